@@ -1,0 +1,213 @@
+"""One cluster is one YAML file: what its log is, how its models are trained, judged and exported.
+
+Unknown keys, wrong types and impossible relations are refused with the file's line and the nearest known key. Defaults carry
+their reason beside them. Paths may hold `${NAME}`; they are expanded when the log is read, so that a cluster file can be
+checked on a machine that does not hold the log.
+"""
+
+import difflib
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo, available_timezones
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from runcast.data.errors import ClusterFileError
+
+SourceFormat = Literal["slurm_sacct", "slurm_json", "helios", "pai", "philly", "acme", "swf", "lsf", "k8s_pods", "table"]
+TimeLimitKind = Literal["hard", "advisory", "absent"]
+
+#: calendar: the clock is true; week: hour and weekday are true, the date is not; relative: only differences mean anything.
+Clock = Literal["calendar", "week", "relative"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Part):
+    """Where the log is and how to read it; `options` belongs to the format and is checked by its adapter."""
+
+    format: SourceFormat
+    paths: tuple[str, ...] = Field(min_length=1)  # globs; ${NAME} is expanded at use
+    options: dict[str, Any] = {}
+    reject_share_at_most: float = Field(0.02, ge=0, le=1)  # real sacct exports stay below 1 %; above, the format is likely wrong
+
+
+class CartParameters(_Part):
+    """Of the CART predictor; MLaaS-in-the-Wild names the method only, depth and leaf are those of FACTS-style public replays."""
+
+    max_depth: int = Field(16, ge=1)
+    min_samples_leaf: int = Field(20, ge=1)
+
+
+class GbdtParameters(_Part):
+    """Of the LightGBM predictors."""
+
+    trees: int = Field(300, ge=1)
+    leaves: int = Field(63, ge=2)
+    learning_rate: float = Field(0.07, gt=0)
+    min_data_in_leaf: int = Field(20, ge=1)
+
+
+class Training(_Part):
+    """What the models learn from."""
+
+    window_days: float | None = Field(None, gt=0)  # null: everything that had ended
+    min_jobs: int = Field(500, ge=2)  # below this LightGBM degenerates towards a constant; the baseline serves instead
+    seed: int = 7
+    threads: int = Field(1, ge=1)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
+    cart: CartParameters = CartParameters()
+    gbdt: GbdtParameters = GbdtParameters()
+
+
+class Gate(_Part):
+    """One condition on one number of the report; `than_best_baseline` compares with the best baseline on the same rows."""
+
+    metric: str = "error_factor"
+    rows: str = "all"  # slice name
+    at_most: float | None = None
+    at_least: float | None = None
+    than_best_baseline: bool = True
+
+
+class Evaluation(_Part):
+    """How the models are judged."""
+
+    test_share: float = Field(0.2, gt=0, lt=1)  # the latest share of jobs by submission
+    min_test_jobs: int = Field(100, ge=1)
+    targets: tuple[float, ...] = (0.089, 0.108)  # Table 2: PAI's CART, Helios
+    gates: tuple[Gate, ...] = (Gate(),)
+
+
+class Quality(_Part):
+    """Ranges of the quality suite; see quality.py for what each stops or warns of."""
+
+    min_rows: int = Field(1, ge=0)
+    null_share_at_most: dict[str, float] = {}
+    row_count_factor: float = Field(5.0, gt=1)  # a day's rows may be this many times more or fewer than the rolling median
+
+
+class Export(_Part):
+    """What is handed to the scheduler."""
+
+    valid_days: float = Field(7, gt=0)  # past this a bundle is not served: a week without a night means something is broken
+
+
+class Cluster(_Part):
+    """One cluster, as its file says; `path` is where it was read from."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+    source: Source
+    time_zone: str  # of naive times in the log, and of the calendar features
+    clock: Clock = "calendar"
+    gpus_tracked: bool = False  # False: a request without GPUs is unknown (null), not 0
+    time_limit: TimeLimitKind = "hard"  # what the log's limit means; absent: the column is not to be read
+    schedule: str | None = None  # cron, in time_zone; null: only by hand (a finished log)
+    lookback_days: float = Field(3, ge=0)  # accounting that arrives late is picked up for this long
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    quality: Quality = Quality()
+    export: Export = Export()
+    refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
+    path: Path = Path()
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            near = difflib.get_close_matches(value, sorted(available_timezones()), n=1)
+            raise ValueError(f"unknown time zone {value!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return value
+
+    @property
+    def zone(self) -> tzinfo:
+        return ZoneInfo(self.time_zone)
+
+
+def read_cluster(path: Path) -> Cluster:
+    """Read one cluster file; the name defaults to the file's stem. Raises ClusterFileError with line and nearest key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ClusterFileError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ClusterFileError(f"{path}: expected a mapping with at least source and time_zone, found {type(content).__name__}")
+    try:
+        return Cluster.model_validate({"name": path.stem, **content, "path": path})
+    except ValidationError as error:
+        raise ClusterFileError("\n".join(_explain(path, root, e["loc"], e["type"], e["msg"]) for e in error.errors())) from None
+
+
+def read_clusters(folder: Path) -> dict[str, Cluster]:
+    """Read every *.yaml of `folder`, by cluster name in name order; two files of one name are refused."""
+    if not folder.is_dir():
+        raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
+    found: dict[str, Cluster] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        cluster = read_cluster(path)
+        if cluster.name in found:
+            raise ClusterFileError(f"{path}: the name {cluster.name!r} is already taken by {found[cluster.name].path}")
+        found[cluster.name] = cluster
+    return found
+
+
+def find_cluster(folder: Path, name: str) -> Cluster:
+    """Return the cluster called `name`; raises ClusterFileError with the nearest name where there is none."""
+    clusters = read_clusters(folder)
+    if name not in clusters:
+        near = difflib.get_close_matches(name, list(clusters), n=1)
+        raise ClusterFileError(
+            f"no cluster {name!r} in {folder}" + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
+        )
+    cluster = clusters[name]
+    if cluster.refused:
+        raise ClusterFileError(f"{cluster.path}: {name} cannot be used: {cluster.refused}")
+    return cluster
+
+
+def _explain(path: Path, root: yaml.Node, loc: tuple[int | str, ...], kind: str, message: str) -> str:
+    line, known = _locate(root, loc)
+    where = f"{path}:{line}: {'.'.join(map(str, loc))}"
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+        return f"{where}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
+    return f"{where}: {message}"
+
+
+def _locate(root: yaml.Node, loc: tuple[int | str, ...]) -> tuple[int, list[str]]:
+    """Return the 1-based line of `loc` (of its nearest parent where it is absent) and the keys known there."""
+    node, model = root, Cluster
+    line, known = root.start_mark.line + 1, sorted(Cluster.model_fields)
+    for step in loc:
+        known = sorted(model.model_fields) if model is not None else []
+        if isinstance(node, yaml.MappingNode):
+            pairs = {key.value: (key, value) for key, value in node.value}
+            if step not in pairs:
+                break
+            key, node = pairs[str(step)]
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        model = _model_at(model, step)
+    return line, known
+
+
+def _model_at(model: Any, step: int | str) -> Any:
+    """Return the settings class below `step`, or None where the step leads to a plain value."""
+    if isinstance(step, int) or model is None:
+        return model
+    field = model.model_fields.get(step)
+    if field is None:
+        return None
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, _Part)), None)

@@ -1,0 +1,59 @@
+"""Where things live: the only module that reads the environment.
+
+`RUNCAST_HOME` (default ./var) holds the lake, models, reports and bundles; `RUNCAST_CLUSTERS` (default: the folder clusters/
+beside this module) holds the cluster files; `MLFLOW_TRACKING_URI` names the tracking store (default: SQLite below the home).
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runcast.data.errors import SourceError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Paths of one installation; `environment` is kept so that `${NAME}` in cluster files can be expanded at use."""
+
+    home: Path
+    clusters: Path
+    tracking_uri: str
+    environment: Mapping[str, str]
+
+    @property
+    def lake(self) -> Path:
+        return self.home / "lake"
+
+    @property
+    def models(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def reports(self) -> Path:
+        return self.home / "report"
+
+    @property
+    def bundles(self) -> Path:
+        return self.home / "bundles"
+
+    def expand(self, text: str) -> str:
+        """Return `text` with each `${NAME}` replaced; an unset name raises SourceError that says so."""
+
+        def value(match: re.Match[str]) -> str:
+            name = match.group(1)
+            if name not in self.environment:
+                raise SourceError(f"{text!r}: the environment variable {name} is not set. Set it to the folder that holds the logs.")
+            return self.environment[name]
+
+        return re.sub(r"\$\{(\w+)\}", value, text)
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from `environment` (default: the process's own)."""
+    env = dict(os.environ if environment is None else environment)
+    home = Path(env.get("RUNCAST_HOME") or "var").resolve()
+    clusters = Path(env.get("RUNCAST_CLUSTERS") or Path(__file__).parent / "clusters").resolve()
+    uri = env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
+    return Settings(home=home, clusters=clusters, tracking_uri=uri, environment=env)
