@@ -1,0 +1,18 @@
+"""Fixtures every folder shares."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real logs, laid out as the cluster files expect; tests that ask for it are skipped where it is not named."""
+    named = os.environ.get("RUNCAST_TRACES")
+    if not named:
+        pytest.skip("RUNCAST_TRACES is not set: no real logs to test on")
+    folder = Path(named).resolve()
+    if not folder.is_dir():
+        pytest.fail(f"RUNCAST_TRACES={named}: no such folder")
+    return folder
