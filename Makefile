@@ -1,0 +1,45 @@
+# Everything a person types. `make help` lists it.
+SHELL := bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export RUNCAST_HOME ?= $(CURDIR)/var
+# One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup run ui test lint format bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## make the environment in .venv (uv where it can be had, else pip)
+
+$(VENV)/.ready: requirements.txt pyproject.toml
+	@bash setup.sh "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+run: setup ## write three made-up clusters, run a night on each in Airflow, print what came of it
+	@$(BIN)/python dags/in_process.py
+
+ui: setup ## Airflow and MLflow on loopback; Ctrl-C stops both
+	@$(BIN)/python dags/local_ui.py
+
+test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real logs)
+	@$(BIN)/python -m pytest -q
+
+lint: setup ## ruff, mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## put the code in one form
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## the benchmarks, with their ratios and percentiles
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+clean: ## remove the environment and everything under var/
+	rm -rf $(VENV) var
