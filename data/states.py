@@ -1,0 +1,196 @@
+"""Job states: one list of canonical names, what each says about the runtime, and how logs spell them.
+
+The names are Slurm's (the job states of its 23.11 to 24.11 manuals, "JOB STATE CODES" of sacct and squeue). Other schedulers'
+words are mapped to them by their adapters; only words that mean one thing everywhere stand here. A word nobody knows becomes
+OTHER and is counted, never an error: new Slurm versions add states.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Role = Literal["event", "censored", "excluded"]
+
+OTHER = "OTHER"
+
+#: What a job in this state says about its runtime, provided that it started: `event` it ended by itself; `censored` it was cut
+#: from outside or is still going, so it would have run at least that long; `excluded` it holds no resources or says nothing.
+STATES: dict[str, Role] = {
+    "COMPLETED": "event",
+    "FAILED": "event",
+    "OUT_OF_MEMORY": "event",
+    "TIMEOUT": "censored",
+    "CANCELLED": "censored",
+    "PREEMPTED": "censored",
+    "NODE_FAIL": "censored",
+    "DEADLINE": "censored",
+    "BOOT_FAIL": "censored",
+    "LAUNCH_FAILED": "censored",
+    "RECONFIG_FAIL": "censored",
+    "RUNNING": "censored",
+    "COMPLETING": "censored",
+    "RESIZING": "censored",
+    "SIGNALING": "censored",
+    "STAGE_OUT": "censored",
+    "STOPPED": "censored",
+    "SUSPENDED": "censored",
+    "CONFIGURING": "excluded",
+    "EXPEDITING": "excluded",
+    "PENDING": "excluded",
+    "POWER_UP_NODE": "excluded",
+    "REQUEUED": "excluded",
+    "REQUEUE_FED": "excluded",
+    "REQUEUE_HOLD": "excluded",
+    "RESV_DEL_HOLD": "excluded",
+    "REVOKED": "excluded",
+    "SPECIAL_EXIT": "excluded",
+    "UPDATE_DB": "excluded",
+    OTHER: "censored",
+}
+
+#: States of a job that has not ended: an end time beside one of them is a forecast (Slurm writes start + limit), not a fact.
+OPEN_STATES: frozenset[str] = frozenset(
+    {
+        "RUNNING",
+        "COMPLETING",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+        "CONFIGURING",
+        "EXPEDITING",
+        "PENDING",
+        "POWER_UP_NODE",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESV_DEL_HOLD",
+        "SPECIAL_EXIT",
+    }
+)
+
+#: Slurm's short codes, and words of other schedulers that mean the same wherever they are met.
+ALIASES: dict[str, str] = {
+    "BF": "BOOT_FAIL",
+    "CA": "CANCELLED",
+    "CD": "COMPLETED",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+    "DL": "DEADLINE",
+    "F": "FAILED",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PD": "PENDING",
+    "PR": "PREEMPTED",
+    "R": "RUNNING",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "S": "SUSPENDED",
+    "TO": "TIMEOUT",
+    "CANCELED": "CANCELLED",
+    "DONE": "COMPLETED",
+    "EXIT": "FAILED",
+    "KILLED": "CANCELLED",
+    "OUTOFMEMORY": "OUT_OF_MEMORY",
+    "OOMKILLED": "OUT_OF_MEMORY",
+    "PASS": "COMPLETED",
+    "PEND": "PENDING",
+    "QUEUED": "PENDING",
+    "REQUEUE": "REQUEUED",
+    "RUN": "RUNNING",
+    "SUCCEEDED": "COMPLETED",
+    "SUCCESS": "COMPLETED",
+    "TIMEDOUT": "TIMEOUT",
+    "WAITING": "PENDING",
+}
+
+#: Marks that Slurm adds to a base state, in the order in which its own text output prefers them to it.
+_MARKS = (
+    "COMPLETING",
+    "STAGE_OUT",
+    "CONFIGURING",
+    "RESIZING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "STOPPED",
+    "REVOKED",
+    "RESV_DEL_HOLD",
+    "SIGNALING",
+)
+
+
+def canonical_state(text: str | Iterable[str] | None) -> str:
+    """Return the canonical name of a state as a log writes it; OTHER where nobody knows the word.
+
+    Takes `CANCELLED by 54321` (first word), `OUT_OF_ME+` (cut to a column's width), short codes, any case, and the lists of
+    `sacct --json`, as a list or as its text: there a mark such as COMPLETING or REQUEUED wins over the base state.
+
+    >>> canonical_state("CANCELLED by 54321"), canonical_state("OUT_OF_ME+"), canonical_state(["COMPLETED"])
+    ('CANCELLED', 'OUT_OF_MEMORY', 'COMPLETED')
+    """
+    if text is None:
+        return OTHER
+    if not isinstance(text, str):
+        return _joined([canonical_state(part) for part in text if isinstance(part, str)])
+    word = text.strip().upper()
+    if word.startswith("["):
+        return _of_list_text(word)
+    for candidate in (word, word.replace(" ", "_").replace("-", "_"), word.split(maxsplit=1)[0] if word else ""):
+        if candidate in STATES:
+            return candidate
+        if candidate in ALIASES:
+            return ALIASES[candidate]
+    return _of_cut(word)
+
+
+def canonical_states(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Map a string column to canonical names; a null becomes OTHER. One look-up for each distinct text."""
+    column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    encoded = column.dictionary_encode()
+    names = pa.array([canonical_state(text) for text in encoded.dictionary.to_pylist()] or [OTHER], pa.string())
+    return pc.fill_null(names.take(encoded.indices), OTHER)
+
+
+def labels(states: pa.Array, started: np.ndarray, runtime_known: np.ndarray) -> pa.Array:
+    """Label of each job: the role of its state, but `excluded` where it never started or has ended without a runtime."""
+    encoded = states.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    roles = np.array([STATES[name] for name in names] or ["excluded"], dtype=object)
+    is_open = np.array([name in OPEN_STATES for name in names] or [False], dtype=bool)
+    usable = started & (is_open[indices] | runtime_known)
+    return pa.array(np.where(usable, roles[indices], "excluded"), pa.string())
+
+
+def _of_list_text(word: str) -> str:
+    try:
+        parts = json.loads(word.replace("'", '"'))
+    except (ValueError, RecursionError):
+        return OTHER
+    return canonical_state(parts) if isinstance(parts, list) else OTHER
+
+
+def _joined(names: list[str]) -> str:
+    for mark in _MARKS:
+        if mark in names:
+            return mark
+    return next((name for name in names if name != OTHER), OTHER)
+
+
+def _of_cut(word: str) -> str:
+    """Find the one state that begins with `word`, which a column's width cut and marked with `+`."""
+    cut = word.removesuffix("+")
+    if cut == word or not cut:
+        return OTHER
+    if cut in STATES:
+        return cut
+    found = [name for name in STATES if name.startswith(cut) and name != OTHER]
+    return found[0] if len(found) == 1 else OTHER
