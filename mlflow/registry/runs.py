@@ -1,0 +1,129 @@
+"""One experiment for each cluster, in it one run for each night and kind.
+
+A run is found again by its tags, so that logging the same night twice, or again after being killed, ends in the same single run:
+parameters and tags are written over, and a metric at the same step and time is the same row.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
+
+from runcast.registry.slug import slug
+from runcast.registry.store import Store, while_locked
+
+PARAMETERS_A_CALL = 100  # the most that MLflow takes in one call
+METRICS_A_CALL = 1000
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Night:
+    """What one training is, by name: the same values are the same run and the same model version."""
+
+    cluster: str
+    kind: str
+    night: str  # YYYY-MM-DD in the cluster's zone
+    cut: datetime  # end of that day, aware
+    data_fingerprint: str  # of the lake partitions the training read
+    feature_version: str
+    model_sha256: str  # of the model folder, see fingerprint_folder
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags a run and a model version are found by."""
+        return {
+            "runcast.cluster": self.cluster,
+            "runcast.kind": self.kind,
+            "runcast.night": self.night,
+            "runcast.data_fingerprint": self.data_fingerprint,
+            "runcast.feature_version": self.feature_version,
+            "runcast.model_sha256": self.model_sha256,
+        }
+
+    @property
+    def model_version(self) -> str:
+        """Name of the model that answers carry: kind, night and the start of its hash; the same on every machine."""
+        return f"{slug(self.kind)}-{self.night}-{self.model_sha256[:8]}"
+
+
+def fingerprint_folder(folder: Path) -> str:
+    """Return the SHA-256 over names and contents of all files below `folder`, in name order."""
+    whole = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+def log_night(
+    store: Store,
+    night: Night,
+    *,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, float],
+    note: str,
+    report: Path | None,
+    logged_at: datetime,
+) -> str:
+    """Log one night of one kind and return its run id.
+
+    `metrics` are keyed by metric_key; `note` is Markdown shown with the run; `report` is the night's report folder, copied under
+    `report/`. Nothing that is not finite is logged: MLflow would show a changed number.
+    """
+    client, run_id = store.client, _open_run(store, night, logged_at)
+    _log_dataset(store, run_id, night)
+    for part in _parts([Param(key, str(value)) for key, value in sorted(parameters.items())], PARAMETERS_A_CALL):
+        while_locked(partial(client.log_batch, run_id, params=part))
+    cut_ms = int(night.cut.timestamp() * 1000)
+    finite = [Metric(key, value, cut_ms, 0) for key, value in sorted(metrics.items()) if abs(value) < float("inf")]
+    for part in _parts(finite, METRICS_A_CALL):
+        while_locked(partial(client.log_batch, run_id, metrics=part))
+    while_locked(lambda: client.set_tag(run_id, "mlflow.note.content", note))
+    if report is not None:
+        client.log_artifacts(run_id, str(report), "report")
+    while_locked(lambda: client.set_terminated(run_id, "FINISHED", int(logged_at.timestamp() * 1000)))
+    return run_id
+
+
+def find_run(store: Store, night: Night) -> Run | None:
+    """Return the run of this night, finished or not; None where there is none."""
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in night.tags.items() if key != "runcast.cluster")
+    found = store.client.search_runs(
+        [store.experiment_id(night.cluster)], wanted, order_by=["attributes.start_time ASC"], max_results=1
+    )
+    return found[0] if found else None
+
+
+def _open_run(store: Store, night: Night, logged_at: datetime) -> str:
+    found = find_run(store, night)
+    if found is not None:
+        return str(found.info.run_id)
+    run = while_locked(
+        lambda: store.client.create_run(
+            store.experiment_id(night.cluster),
+            start_time=int(logged_at.timestamp() * 1000),
+            run_name=f"{night.night} {night.kind}",
+            tags={**night.tags, "mlflow.source.name": f"runcast nightly --cluster {night.cluster} --date {night.night}"},
+        )
+    )
+    return str(run.info.run_id)
+
+
+def _log_dataset(store: Store, run_id: str, night: Night) -> None:
+    dataset = Dataset(
+        name=f"jobs of {night.cluster} ended by {night.night}",
+        digest=night.data_fingerprint[:36],  # the longest MLflow keeps
+        source_type="runcast lake",
+        source=f"lake/jobs/cluster={night.cluster}",
+    )
+    while_locked(lambda: store.client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])]))
+
+
+def _parts(items: list[Item], size: int) -> Iterable[list[Item]]:
+    return (items[i : i + size] for i in range(0, len(items), size))

@@ -1,0 +1,115 @@
+"""The connection to the tracking store.
+
+The address is always set explicitly: the library's own default is an SQLite file in whatever the working directory is. With the
+default address the database and the artifacts lie below the home; with any other, artifacts go where the server puts them.
+SQLite takes one writer at a time: the journal is set to WAL, so that readers do not block it, and whatever logs waits and tries
+again when the database is locked. More than a few clusters at once need PostgreSQL (see DECISIONS.md).
+"""
+
+import fcntl
+import logging
+import sqlite3
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SADeprecationWarning
+
+from runcast.data.settings import Settings
+from runcast.registry.errors import RegistryError
+from runcast.registry.slug import slug
+
+LOCK_TRIES = 6  # with doubling waits from 0.5 s: about 15 s on top of the library's own 20 s busy timeout for each try
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open tracking store; `artifacts` is the folder of run and model files, None where a server decides."""
+
+    client: MlflowClient
+    tracking_uri: str
+    artifacts: Path | None
+
+    def experiment_id(self, cluster: str) -> str:
+        """Return the id of the cluster's experiment, made at the first call; safe when two processes make it at once."""
+        name = f"runcast-{slug(cluster)}"
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            place = None if self.artifacts is None else (self.artifacts / slug(cluster)).as_uri()
+            tags = {
+                "runcast.cluster": cluster,
+                "mlflow.note.content": f"Nightly runtime models of cluster `{cluster}`, one run per night and kind.",
+            }
+            try:
+                return str(while_locked(lambda: self.client.create_experiment(name, artifact_location=place, tags=tags)))
+            except MlflowException as error:
+                found = self.client.get_experiment_by_name(name)
+                if found is None:
+                    raise RegistryError(f"{self.tracking_uri}: the experiment {name} cannot be made: {error}") from error
+        if found.lifecycle_stage == "deleted":
+            self.client.restore_experiment(found.experiment_id)
+        return str(found.experiment_id)
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the tracking store that the settings name, making the database where it is SQLite and absent.
+
+    Also makes it the process's tracking store: the library looks logged models up through that one.
+    """
+    uri = settings.tracking_uri
+    if urlsplit(uri).scheme in ("", "file"):
+        raise RegistryError(
+            f"tracking store {uri!r}: MLflow 3 no longer keeps runs in plain folders. "
+            f"Unset MLFLOW_TRACKING_URI for SQLite below the home, or give sqlite:///FILE, postgresql://… or http://…"
+        )
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    for chatty in (
+        "alembic",
+        "mlflow.store.db.utils",
+        "mlflow.utils.environment",
+    ):  # schema steps at the first use; no pip in a uv venv
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    if not uri.startswith("sqlite:"):
+        return Store(_connect(uri), uri, None)
+    database = Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0]))
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with database.with_name(database.name + ".lock").open("w") as lock:  # two processes must not make the tables at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = _connect(uri)
+        with sqlite3.connect(database, timeout=60) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        connection.close()
+    return Store(client, uri, settings.home / "mlartifacts")
+
+
+def _connect(uri: str) -> MlflowClient:
+    with warnings.catch_warnings():  # MLflow 3.17 declares its tables in a way that SQLAlchemy 2.1 calls deprecated
+        warnings.simplefilter("ignore", SADeprecationWarning)
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        client.search_registered_models(max_results=1)  # opens the registry's tables too, or says that there is no server
+    return client
+
+
+def while_locked(action: Callable[[], Result], sleep: Callable[[float], None] = time.sleep) -> Result:
+    """Return `action()`, tried again with doubling waits while SQLite says that the database is locked.
+
+    Only for logging: each action must be safe to repeat.
+    """
+    for attempt in range(LOCK_TRIES - 1):
+        try:
+            return action()
+        except MlflowException as error:
+            if "database is locked" not in str(error):
+                raise
+            sleep(0.5 * 2**attempt)
+    return action()

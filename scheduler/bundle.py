@@ -1,0 +1,294 @@
+"""The bundle: a folder with all that a prediction needs, checked before it is used.
+
+    manifest.json        what it is: the dataclasses below, with a hash over itself
+    model/…              the predictor as neutral files (JSON, LightGBM's text): no pickle, no code
+    state/…              the history of every key as of the cut
+
+A cluster's bundles lie side by side in one folder, each under its own name and never changed once written; `current` is a link
+to the one that serves. A new one is written beside under a temporary name, flushed to disk and renamed; then the link is replaced
+in one step. Readers see the old bundle or the new one, whole. Reading loads nothing that the checks have not passed.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from runcast.scheduler.errors import BundleDamaged, BundleError, BundleExpired, BundleMismatch, BundleMissing, BundleTooNew
+
+FORMAT_VERSION = 1
+CURRENT = "current"
+MANIFEST = "manifest.json"
+KEPT = 3  # the current bundle, the one before for a rollback, and one that a slow reader may still hold
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_CLOCKS = ("calendar", "week", "relative")
+_LIMIT_KINDS = ("hard", "advisory", "absent")
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of the bundle: path below the folder with `/`, SHA-256 in hex, size in bytes."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle is.
+
+    `model_version` names the model (kind, night, start of its hash) and stands in every answer; `registered` is the registry's
+    name and number, None for a baseline, which is not registered. `feature_version` must be the reader's own. Times are ISO 8601
+    in UTC: `data_cut` is the moment up to which the state knows the jobs, `created` when the bundle was written, `valid_until`
+    from when it is refused. `clock` and `time_zone` are the cluster's, for the calendar features; `time_limit` says what a job's
+    limit means there (hard: forecasts are capped by it; advisory: not; absent: not read); `gpus_tracked` whether no request for
+    GPUs means none.
+    """
+
+    format_version: int
+    cluster: str
+    kind: str
+    model_version: str
+    registered: str | None
+    feature_version: str
+    data_cut: str
+    created: str
+    valid_until: str
+    clock: str
+    time_zone: str
+    time_limit: str
+    gpus_tracked: bool
+    files: tuple[File, ...]
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("clock", _CLOCKS), ("time_limit", _LIMIT_KINDS)):
+            if getattr(self, name) not in allowed:
+                raise BundleDamaged(f"manifest: {name}: expected one of {', '.join(allowed)}, found {getattr(self, name)!r}")
+        for name in ("data_cut", "created", "valid_until"):
+            _utc(name, getattr(self, name))
+        for file in self.files:
+            if not _is_plain(file.path):
+                raise BundleDamaged(f"manifest: files: {file.path!r} is not a plain path below the bundle")
+
+    @property
+    def name(self) -> str:
+        """Name of the bundle's folder: when it was written and what model it holds."""
+        return f"{_utc('created', self.created):%Y%m%dT%H%M%SZ}-{self.model_version}"
+
+    def to_json(self) -> str:
+        """Return the manifest as it stands on disk: sorted keys, its own hash last added."""
+        content = dataclasses.asdict(self)
+        return json.dumps({**content, "manifest_sha256": _hash_of(content)}, indent=2, sort_keys=True) + "\n"
+
+
+def utc_text(moment: datetime) -> str:
+    """Return an aware moment as the manifest writes it, e.g. 2020-09-26T16:00:00Z."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment!r} has no time zone")
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def read_manifest(bundle: Path) -> Manifest:
+    """Read a bundle's manifest alone; raises BundleMissing, BundleTooNew or BundleDamaged."""
+    path = bundle / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BundleMissing(f"{bundle}: no bundle here (no {MANIFEST}). Write one with `runcast export`.") from None
+    except (OSError, ValueError) as error:
+        raise BundleDamaged(f"{path}: cannot be read ({error}). {_HOW_TO_MEND}") from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if not isinstance(version, int):
+        raise BundleDamaged(f"{path}: no format_version. {_HOW_TO_MEND}")
+    if version > FORMAT_VERSION:
+        raise BundleTooNew(f"{path}: format {version}, this program reads up to {FORMAT_VERSION}. Update runcast on this host.")
+    stated = content.pop("manifest_sha256", None)
+    if stated != _hash_of(content):
+        raise BundleDamaged(f"{path}: was altered after it was written (its own hash differs). {_HOW_TO_MEND}")
+    return _manifest(path, content)
+
+
+def check(bundle: Path, *, feature_version: str, now: datetime, cluster: str | None = None) -> Manifest:
+    """Return the manifest of a bundle that may be served at `now`; raises the BundleError that says why not.
+
+    Reads every file: each must be there with the size and hash stated, and none besides.
+    """
+    manifest = read_manifest(bundle)
+    if cluster is not None and manifest.cluster != cluster:
+        raise BundleMismatch(
+            f"{bundle}: is of cluster {manifest.cluster!r}, expected {cluster!r}. Name the bundle folder of {cluster}."
+        )
+    if manifest.feature_version != feature_version:
+        raise BundleMismatch(
+            f"{bundle}: its features are {manifest.feature_version}, this program computes {feature_version}. "
+            f"Install the runcast version that wrote it, or export again with this one."
+        )
+    if now >= _utc("valid_until", manifest.valid_until):
+        raise BundleExpired(
+            f"{bundle}: valid until {manifest.valid_until}, now {utc_text(now)}. "
+            "See why the nights have not exported (`runcast status`)."
+        )
+    check_files(bundle, manifest)
+    return manifest
+
+
+def check_files(bundle: Path, manifest: Manifest) -> None:
+    """Raise BundleDamaged unless the bundle holds exactly the files listed, each with its size and hash."""
+    listed = {file.path: file for file in manifest.files}
+    present = {p.relative_to(bundle).as_posix(): p for p in bundle.rglob("*") if p.is_symlink() or not p.is_dir()}
+    for path in sorted((listed.keys() | present.keys()) - {MANIFEST}):
+        if path not in present:
+            raise BundleDamaged(f"{bundle}: {path} is missing. {_HOW_TO_MEND}")
+        if path not in listed or not present[path].is_file() or present[path].is_symlink():
+            raise BundleDamaged(f"{bundle}: {path} does not belong to it. {_HOW_TO_MEND}")
+        size = present[path].stat().st_size
+        if size != listed[path].size_bytes:
+            raise BundleDamaged(f"{bundle}: {path}: expected {listed[path].size_bytes} bytes, found {size}. {_HOW_TO_MEND}")
+        if _sha256(present[path]) != listed[path].sha256:
+            raise BundleDamaged(f"{bundle}: {path}: was altered (its SHA-256 differs). {_HOW_TO_MEND}")
+
+
+def resolve(folder: Path) -> Path:
+    """Return the bundle that `folder` means: itself, or what its `current` link points to."""
+    if (folder / MANIFEST).exists():
+        return folder.resolve()
+    if (folder / CURRENT).is_symlink():
+        return (folder / CURRENT).resolve()
+    raise BundleMissing(f"{folder}: no bundle here (neither {MANIFEST} nor a {CURRENT} link). Write one with `runcast export`.")
+
+
+def write_bundle(root: Path, content: Path, manifest: Manifest) -> Path:
+    """Write the bundle below `root` from the folders in `content` and return its folder; `current` is not moved.
+
+    `manifest.files` is filled from what is there. Writing the same again returns the bundle that is there; one of the same name
+    that is damaged is replaced.
+    """
+    files = tuple(
+        File(p.relative_to(content).as_posix(), _sha256(p), p.stat().st_size) for p in sorted(content.rglob("*")) if p.is_file()
+    )
+    whole = dataclasses.replace(manifest, files=files)
+    if not _NAME.fullmatch(whole.name):
+        raise BundleError(f"{whole.name!r} cannot be a bundle's name")
+    final = root / whole.name
+    with _writer(root):
+        if final.exists():
+            with contextlib.suppress(BundleError):
+                if read_manifest(final) == whole:
+                    check_files(final, whole)
+                    return final
+        beside = root / f".{whole.name}.writing"
+        shutil.copytree(content, beside)
+        (beside / MANIFEST).write_text(whole.to_json(), encoding="utf-8")
+        _flush(beside)
+        if final.exists():
+            shutil.rmtree(final)
+        beside.rename(final)
+        _flush_folder(root)
+    return final
+
+
+def make_current(root: Path, name: str, keep: int = KEPT) -> None:
+    """Let `current` point to the bundle called `name`, in one step; of those written before it, keep the latest `keep` - 1."""
+    read_manifest(root / name)
+    with _writer(root):
+        link = root / f".{CURRENT}.writing"
+        link.symlink_to(name)
+        link.replace(root / CURRENT)
+        _flush_folder(root)
+        before = [b for b in bundles(root) if b < name]
+        for old in before[: len(before) - (keep - 1)]:
+            shutil.rmtree(root / old)
+
+
+def bundles(root: Path) -> list[str]:
+    """Return the names of the bundles below `root`, oldest first."""
+    return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
+
+
+_HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."
+
+
+@contextlib.contextmanager
+def _writer(root: Path) -> Iterator[None]:
+    """Hold the folder for one writer, and clear what a killed one left."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in root.glob(".*.writing"):
+            left.unlink() if left.is_symlink() else shutil.rmtree(left)
+        yield
+
+
+def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
+    fields = {f.name: f.type for f in dataclasses.fields(Manifest)}
+    differing = sorted(content.keys() ^ fields.keys())
+    if differing:
+        raise BundleDamaged(f"{path}: keys missing or unknown: {', '.join(differing)}. {_HOW_TO_MEND}")
+    try:
+        files = tuple(File(str(f["path"]), str(f["sha256"]), int(f["size_bytes"])) for f in content["files"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BundleDamaged(f"{path}: files: {error!r}. {_HOW_TO_MEND}") from error
+    for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered"}:
+        if not isinstance(content[name], str):
+            raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {_HOW_TO_MEND}")
+    return Manifest(**{**content, "files": files})
+
+
+def _hash_of(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _is_plain(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return (
+        bool(parts)
+        and not path.startswith("/")
+        and "\\" not in path
+        and ".." not in parts
+        and PurePosixPath(path).as_posix() == path
+    )
+
+
+def _utc(name: str, text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BundleDamaged(f"manifest: {name}: {text!r} is not a time in ISO 8601") from None
+    if moment.tzinfo is None:
+        raise BundleDamaged(f"manifest: {name}: {text!r} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        _flush_folder(path) if path.is_dir() else _flush_file(path)
+    _flush_folder(folder)
+
+
+def _flush_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,85 @@
+"""One run for each night and kind, with what a person compares."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from runcast.registry.runs import Night, find_run, fingerprint_folder, log_night
+from runcast.registry.store import Store
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    folder = tmp_path / "report"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "report.html").write_text("<html>")
+    (folder / "figures" / "risk_coverage.png").write_bytes(b"png")
+    return folder
+
+
+def _log(store: Store, night: Night, report: Path | None = None, at: datetime = AT) -> str:
+    metrics = {"gbdt/all/mdape": 0.5, "gbdt/long/mdape": float("nan"), "gbdt/new/mdape": float("inf")}
+    return log_night(
+        store, night, parameters={"trees": 300, "seed": 7}, metrics=metrics, note="# card", report=report, logged_at=at
+    )
+
+
+def test_run_holds_parameters_metrics_report_and_data(store: Store, night: Callable[..., Night], report: Path) -> None:
+    run_id = _log(store, night(), report)
+    run = store.client.get_run(run_id)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "2020-09-26 gbdt"
+    assert run.data.params == {"trees": "300", "seed": "7"}
+    assert run.data.metrics == {"gbdt/all/mdape": 0.5}, "what is not finite is left out"
+    assert run.data.tags["runcast.feature_version"] == "features-1"
+    assert run.data.tags["mlflow.note.content"] == "# card"
+    assert run.inputs.dataset_inputs[0].dataset.digest == night().data_fingerprint[:36]
+    assert {f.path for f in store.client.list_artifacts(run_id, "report")} == {"report/report.html", "report/figures"}
+
+
+def test_same_night_twice_is_one_run(store: Store, night: Callable[..., Night]) -> None:
+    first = _log(store, night())
+    assert _log(store, night(), at=datetime(2026, 1, 2, tzinfo=UTC)) == first
+    assert len(store.client.get_metric_history(first, "gbdt/all/mdape")) == 1
+    assert len(store.client.search_runs([store.experiment_id("venus")])) == 1
+
+
+def test_run_left_open_by_a_killed_night_is_finished(store: Store, night: Callable[..., Night]) -> None:
+    left = store.client.create_run(store.experiment_id("venus"), tags=night().tags)
+    assert _log(store, night()) == left.info.run_id
+    assert store.client.get_run(left.info.run_id).info.status == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"night": "2020-09-27"}, {"kind": "cart"}, {"data_fingerprint": "e" * 64}, {"model_sha256": "e" * 64}]
+)
+def test_another_night_kind_data_or_model_is_another_run(
+    store: Store, night: Callable[..., Night], changed: dict[str, str]
+) -> None:
+    first = _log(store, night())
+    assert find_run(store, night(**changed)) is None
+    assert _log(store, night(**changed)) != first
+
+
+def test_more_than_a_hundred_parameters(store: Store, night: Callable[..., Night]) -> None:
+    many = {f"p{i}": i for i in range(250)}
+    run_id = log_night(store, night(), parameters=many, metrics={}, note="", report=None, logged_at=AT)
+    assert len(store.client.get_run(run_id).data.params) == 250
+
+
+def test_fingerprint_is_of_names_and_contents(tmp_path: Path) -> None:
+    for name, files in {
+        "a": {"x": "1", "y": "2"},
+        "b": {"y": "2", "x": "1"},
+        "c": {"x": "2", "y": "1"},
+        "d": {"x": "12", "y": ""},
+    }.items():
+        (tmp_path / name).mkdir()
+        for file, text in files.items():
+            (tmp_path / name / file).write_text(text)
+    a, b, c, d = (fingerprint_folder(tmp_path / n) for n in "abcd")
+    assert a == b
+    assert len({a, c, d}) == 3

@@ -1,0 +1,105 @@
+"""What the outside tells of a job is checked field by field."""
+
+import math
+from typing import Any
+
+import pytest
+from runcast.data.columns import COLUMNS
+from runcast.scheduler.errors import JobFieldError
+from runcast.scheduler.jobs import SUBMISSION_FIELDS, read_job
+
+T = "2020-09-01T08:00:00+08:00"
+
+
+def test_every_column_known_at_submission_is_there_and_null_where_not_told() -> None:
+    job = read_job({"submit_time": T})
+    assert set(job) == {c.name for c in COLUMNS if c.known_at == "submit"}
+    told = {name: value for name, value in job.items() if value is not None}
+    assert told == {"submit_time": 1_598_918_400_000_000, "time_limit_kind": "absent"}  # 2020-09-01 00:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("told", "microseconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2020-09-01T00:00:00.000001Z", 1_598_918_400_000_001),
+        ("2020-09-01T08:00:00+08:00", 1_598_918_400_000_000),
+        ("2020-08-31 20:00:00-04:00", 1_598_918_400_000_000),
+        (1_598_918_400, 1_598_918_400_000_000),
+        (1_598_918_400.25, 1_598_918_400_250_000),
+        (0, 0),
+    ],
+)
+def test_time(told: Any, microseconds: int) -> None:
+    assert read_job({"submit_time": told})["submit_time"] == microseconds
+
+
+@pytest.mark.parametrize(
+    ("told", "field", "why"),
+    [
+        ({}, "submit_time", "is required"),
+        ({"submit_time": None}, "submit_time", "is required"),
+        ({"submit_time": "2020-09-01T08:00:00"}, "submit_time", "has no offset"),
+        ({"submit_time": "yesterday"}, "submit_time", "expected ISO 8601"),
+        ({"submit_time": "1969-12-31T23:59:59Z"}, "submit_time", "outside 1970 to 2100"),
+        ({"submit_time": "2100-01-01T00:00:00Z"}, "submit_time", "outside 1970 to 2100"),
+        ({"submit_time": 1_598_918_400_000}, "submit_time", "is it in seconds"),
+        ({"submit_time": -1}, "submit_time", "outside"),
+        ({"submit_time": math.nan}, "submit_time", "outside"),
+        ({"submit_time": True}, "submit_time", "found bool"),
+        ({"submit_time": [1]}, "submit_time", "found list"),
+        ({"submit_time": T, "user": 7}, "user", "expected text, found int '7'"),
+        ({"submit_time": T, "user": "x" * 5000}, "user", "5000 characters long"),
+        ({"submit_time": T, "gpu_count": "8"}, "gpu_count", "expected a number, found str '8'"),
+        ({"submit_time": T, "gpu_count": True}, "gpu_count", "expected a number, found bool"),
+        ({"submit_time": T, "gpu_count": -1}, "gpu_count", "expected 0 to 1e.15 GPUs, found -1"),
+        ({"submit_time": T, "mem_mib": math.inf}, "mem_mib", "found inf"),
+        ({"submit_time": T, "time_limit_s": 10**400}, "time_limit_s", "expected 0 to"),
+        ({"submit_time": T, "time_limit_kind": "soft"}, "time_limit_kind", "expected one of hard, advisory"),
+        ({"submit_time": T, "end_time": T}, "end_time", "known only at the job's end"),
+        ({"submit_time": T, "runtime_s": 5}, "runtime_s", "known only at the job's end"),
+        ({"submit_time": T, "node_list": "a"}, "node_list", "known only at the job's start"),
+        ({"submit_time": T, "tme_limit_s": 5}, "tme_limit_s", "unknown field; known are job_id"),
+        ({"submit_time": T, 5: 5}, "5", "unknown field"),
+        ([], "job", "expected an object"),
+        (None, "job", "expected an object"),
+    ],
+)
+def test_wrong_field_is_named(told: Any, field: str, why: str) -> None:
+    with pytest.raises(JobFieldError, match=why) as caught:
+        read_job(told)
+    assert caught.value.field == field
+
+
+def test_empty_text_and_nan_are_null() -> None:
+    job = read_job({"submit_time": T, "user": "", "gpu_count": math.nan, "queue": None})
+    assert (job["user"], job["gpu_count"], job["queue"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "policy", "limit_s", "kind"),
+    [
+        ({"time_limit_s": 3600}, "hard", 3600.0, "hard"),
+        ({"time_limit_s": 3600}, "advisory", 3600.0, "advisory"),
+        ({"time_limit_s": 3600}, "absent", None, "absent"),
+        ({}, "hard", None, "absent"),
+        ({"time_limit_s": 3600, "time_limit_kind": "advisory"}, "hard", 3600.0, "advisory"),
+    ],
+)
+def test_limit_means_what_the_cluster_says(told: dict[str, Any], policy: str, limit_s: float | None, kind: str) -> None:
+    job = read_job({"submit_time": T, **told}, policy)
+    assert (job["time_limit_s"], job["time_limit_kind"]) == (limit_s, kind)
+
+
+def test_numbers_become_floats() -> None:
+    job = read_job({"submit_time": T, "gpu_count": 8, "array_task": 3, "priority": -5})
+    assert [(job[n], type(job[n])) for n in ("gpu_count", "array_task", "priority")] == [
+        (8.0, float),
+        (3.0, float),
+        (-5.0, float),
+    ]
+
+
+def test_fields_are_those_known_at_submission() -> None:
+    assert [f.name for f in SUBMISSION_FIELDS if f.is_required] == ["submit_time"]
+    assert {"end_time", "start_time", "state", "cluster", "job_key"}.isdisjoint(f.name for f in SUBMISSION_FIELDS)
