@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from runcast.data.settings import Settings, read_settings
 from runcast.registry.runs import Night
 from runcast.registry.store import Store, open_store

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
+
 from runcast.registry.errors import GateNotPassed, NoChampion
 from runcast.registry.models import ModelVersion, champion, download, promote, register, rollback
 from runcast.registry.runs import Night, log_night

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from runcast.registry.runs import Night, find_run, fingerprint_folder, log_night
 from runcast.registry.store import Store
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_model_name
+
 from runcast.registry.errors import RegistryError
 from runcast.registry.slug import metric_key, model_name, slug
 

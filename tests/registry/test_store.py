@@ -8,6 +8,7 @@ from pathlib import Path
 import mlflow.telemetry.utils
 import pytest
 from mlflow.exceptions import MlflowException
+
 from runcast.data.settings import Settings, read_settings
 from runcast.registry.errors import RegistryError
 from runcast.registry.runs import Night, log_night

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from runcast.scheduler.bundle import (
     FORMAT_VERSION,
     File,
@@ -106,9 +107,17 @@ HARMS: dict[str, tuple[Callable[[Path], None], type[BundleError], str]] = {
     "not an object": (lambda b: (b / "manifest.json").write_text("[]"), BundleDamaged, "no format_version"),
     "not text": (lambda b: (b / "manifest.json").write_bytes(b"\xff\xfe"), BundleDamaged, "cannot be read"),
     "no manifest": (lambda b: (b / "manifest.json").unlink(), BundleMissing, "runcast export"),
-    "newer format": (lambda b: _rewrite(b, format_version=2), BundleTooNew, "format 2, this program reads up to 1. Update runcast"),
+    "newer format": (
+        lambda b: _rewrite(b, format_version=2),
+        BundleTooNew,
+        "format 2, this program reads up to 1",
+    ),
     "other cluster": (lambda b: _rewrite(b, cluster="philly"), BundleMismatch, "is of cluster 'philly', expected 'venus'"),
-    "other features": (lambda b: _rewrite(b, feature_version="features-2"), BundleMismatch, "features-2, this program computes features-1"),
+    "other features": (
+        lambda b: _rewrite(b, feature_version="features-2"),
+        BundleMismatch,
+        "features are features-2, this program",
+    ),
     "expired": (lambda b: _rewrite(b, valid_until="2026-11-30T12:00:00Z"), BundleExpired, "valid until 2026-11-30T12:00:00Z"),
 }
 

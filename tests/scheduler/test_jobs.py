@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+
 from runcast.data.columns import COLUMNS
 from runcast.scheduler.errors import JobFieldError
 from runcast.scheduler.jobs import SUBMISSION_FIELDS, read_job

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Start the tracking server on this machine, over the same store that the nights write to.
+#   mlflow/server/start.sh [PORT]        RUNCAST_HOME names the home (default ./var), MLFLOW_TRACKING_URI another database
+# Behind a name other than localhost, MLflow answers 403 unless the name is allowed, with and without the port:
+#   RUNCAST_MLFLOW_HOSTS="mlflow,mlflow:5000" RUNCAST_MLFLOW_BIND=0.0.0.0 mlflow/server/start.sh
+set -eu
+port=${1:-5000}
+home=${RUNCAST_HOME:-var}
+mkdir -p "$home"
+home=$(cd "$home" && pwd)
+bind=${RUNCAST_MLFLOW_BIND:-127.0.0.1}
+hosts=${RUNCAST_MLFLOW_HOSTS:-}
+
+export MLFLOW_DISABLE_TELEMETRY=true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # 2.4 GiB of job workers that nothing here uses; 0.5 GiB without
+
+case ${MLFLOW_TRACKING_URI:-} in
+http*) echo "MLFLOW_TRACKING_URI names a server already: $MLFLOW_TRACKING_URI" >&2 && exit 2 ;;
+esac
+
+set -- server \
+	--backend-store-uri "${MLFLOW_TRACKING_URI:-sqlite:///$home/mlflow.db}" \
+	--artifacts-destination "file://$home/mlartifacts" \
+	--host "$bind" --port "$port" --workers 1
+if [ -n "$hosts" ]; then
+	set -- "$@" --allowed-hosts "$hosts,localhost,localhost:$port,127.0.0.1,127.0.0.1:$port"
+fi
+exec "${RUNCAST_MLFLOW:-mlflow}" "$@"
