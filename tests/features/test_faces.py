@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from runcast.features.catalog import COLUMNS_READ, FEATURES, NAMES
 from runcast.features.levels import LEVELS, NEAREST
 from runcast.features.matrix import Matrix
+from runcast.features.state import State
 from runcast.features.table import build
 
 ZONE = "America/New_York"
@@ -334,3 +335,39 @@ def test_only_calendar_features_move_with_the_clock(log: list[Row], shift: int) 
     still = [at for at, name in enumerate(NAMES) if name not in calendar and not name.endswith("_by_user_hour")]
     here, there = everything(build(as_table(log), "calendar", ZONE)), everything(build(as_table(later), "calendar", ZONE))
     np.testing.assert_array_equal(here[:, still], there[:, still])
+
+
+def as_jobs(rows: list[Row]) -> list[Row]:
+    """The rows as a scheduler gives them: times in microseconds."""
+    times = ("submit_time", "start_time", "end_time")
+    us = [{name: None if row[name] is None else round(row[name] * 1_000_000) for name in times} for row in rows]
+    return [row | {"job_key": f"x/{at}"} | moments for at, (row, moments) in enumerate(zip(rows, us, strict=True))]
+
+
+def told_before(state: State, jobs: list[Row], order: list[int]) -> None:
+    """Tell everything of every job, in this order, at once: nothing is to be seen before its time."""
+    for at in order:
+        job = jobs[at]
+        if job["start_time"] is not None:
+            state.started(job)
+        if job["end_time"] is not None:
+            state.ended(job)
+        state.submitted(job)
+
+
+@pytest.mark.parametrize("clock", ["calendar", "week", "relative"])
+@given(log=LOGS, seed=st.integers(0, 3))
+@slowly
+def test_one_job_from_the_state_equals_its_row_of_the_table(log: list[Row], seed: int, clock: str) -> None:
+    matrix = build(as_table(log), clock, ZONE)
+    values, jobs = everything(matrix), as_jobs(log)
+    state = State(clock, ZONE)
+    told_before(state, jobs, np.random.default_rng(seed).permutation(len(jobs)).tolist())
+    for at in sorted(range(len(jobs)), key=lambda at: jobs[at]["submit_time"]):
+        row, categories = state.row(jobs[at])
+        np.testing.assert_array_equal(
+            row, values[at], err_msg=str([n for n, a, b in zip(NAMES, row, values[at], strict=True) if a != b and a == a])
+        )
+        for name, category in matrix.categories.items():
+            code = category.codes[at]
+            assert categories[name] == (None if code < 0 else category.vocabulary[code])

@@ -1,0 +1,199 @@
+"""One slot for every key of every level: what `state.py` reads and changes, in arrays.
+
+A slot holds its key's statistics ready to be read (READY) and what is needed to bring them up to date by one event. Two slots are
+fixed: ABSENT, of a key nothing is known of, and NO_KEY, of a job that has no key at a level. The index from key to slot is a
+sorted array, which loads at the speed of the disk, and a dictionary of what came since.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runcast.features.history import log_units
+from runcast.features.levels import BURST_GAP_US, FAILED, LOG_UNITS, RING, RUNS_CAP, US
+
+Places = NDArray[np.intp]
+Keys = NDArray[np.uint64]
+
+ABSENT, NO_KEY = 0, 1
+FIXED = 2
+
+#: Statistics that are read as they are (float32), in the order of their columns.
+READY: tuple[str, ...] = (
+    "last_1_s", "last_2_s", "last_3_s", "last_4_s", "last_5_s", "last_6_s", "last_7_s",
+    "median_7_s", "min_7_s", "max_7_s", "log_std_7", "log_mean", "log_std", "runs", "failed_share_7", "last_outcome", "ring_n",
+    "gap_1_s", "gap_2_s", "gap_ratio", "submitted_n", "burst_n", "running_n", "waiting_n",
+)  # fmt: skip
+COLUMN: dict[str, int] = {name: at for at, name in enumerate(READY)}
+#: Counts among them: 0 for a key nothing is known of, where all else is NaN.
+COUNTS: tuple[str, ...] = ("runs", "ring_n", "submitted_n", "burst_n", "running_n", "waiting_n")
+
+#: Times of a slot: float64 microseconds, exact up to the year 2255, NaN where there is none. The first three are read.
+END, SUBMIT_1, RUNNING_START, SUBMIT_2, SUBMIT_3, START = range(6)
+#: Sums of a slot: of log units, of their squares, of the starts of running jobs (modulo 2**64).
+LOGS, SQUARES, STARTS = range(3)
+#: Counts of a slot: runs, outcomes of the ring (2 bits each), submissions, those of the burst, running since START.
+RUNS, OUTCOMES, SUBMITTED, BURST, AT_START = range(5)
+
+_RING = slice(0, RING)
+_FIRST_SORTED = COLUMN["median_7_s"]
+_GAPS = slice(COLUMN["gap_1_s"], COLUMN["gap_ratio"] + 1)
+_RUNNING, _WAITING = COLUMN["running_n"], COLUMN["waiting_n"]
+_OUTCOME_MASK = 4**RING - 1
+_FAILED_IN = np.array([sum((bits >> 2 * k) & 3 == FAILED for k in range(RING)) for bits in range(4**RING)], np.float64)
+_LARGEST = np.iinfo(np.uint64).max
+
+
+class SlotStore:
+    """The arrays and the index; `claim` gives a key its slot, the other methods bring slots up to date by one event."""
+
+    ready: NDArray[np.float32]
+    times: NDArray[np.float64]
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int32]
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
+        """Take arrays as `arrays()` gave them, or begin with none."""
+        self._new: dict[int, int] = {}
+        if arrays is None:
+            self.used = FIXED
+            self._allocate(1024)
+            self.ready[:FIXED], self.times[:FIXED] = np.nan, np.nan
+            self.ready[ABSENT, [COLUMN[name] for name in COUNTS]] = 0
+            self._set_index(np.empty(0, np.uint64), np.empty(0, np.int32))
+        else:
+            self.ready, self.times = np.ascontiguousarray(arrays["ready"]), np.ascontiguousarray(arrays["times"])
+            self.sums, self.counts = np.ascontiguousarray(arrays["sums"]), np.ascontiguousarray(arrays["counts"])
+            self.used = len(self.ready)
+            self._set_index(arrays["keys"], arrays["slots"])
+
+    def __len__(self) -> int:
+        return self.used - FIXED
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays without slack; equal histories told in equal order give equal arrays."""
+        self._merge_index()
+        found: dict[str, NDArray[Any]] = {name: getattr(self, name)[: self.used] for name in ("ready", "times", "sums", "counts")}
+        return found | {"keys": self._keys[:-1], "slots": self._slots[:-1]}
+
+    def find(self, keys: Keys) -> Places:
+        """Return the slot of each key, ABSENT where it has none."""
+        at = self._keys.searchsorted(keys)
+        slots: Places = np.where(self._keys[at] == keys, self._slots[at], ABSENT).astype(np.intp)
+        if self._new:
+            for place in np.flatnonzero(slots == ABSENT).tolist():
+                slots[place] = self._new.get(int(keys[place]), ABSENT)
+        return slots
+
+    def claim(self, keys: Keys) -> Places:
+        """Return the slot of each key, a new one where it has none."""
+        slots = self.find(keys)
+        for place in np.flatnonzero(slots == ABSENT).tolist():
+            if self.used == len(self.ready):
+                self._allocate(self.used + self.used // 4 + 1024)
+            slots[place] = self._new[int(keys[place])] = self.used
+            self.ready[self.used], self.times[self.used] = self.ready[ABSENT], np.nan
+            self.sums[self.used], self.counts[self.used] = 0, 0
+            self.used += 1
+        if len(self._new) > 65_536 + len(self._keys) // 2:
+            self._merge_index()
+        return slots
+
+    def submit(self, slots: Places, time_us: int) -> None:
+        """Count one submission; it may be earlier than the latest."""
+        ready, times, counts = self.ready, self.times, self.counts
+        known = times[slots]
+        reaches = time_us - known[:, SUBMIT_1] <= BURST_GAP_US
+        burst = np.where(reaches, counts[slots, BURST], 0) + 1
+        latest = np.empty((len(slots), 4))
+        latest[:, 0], latest[:, 1:] = -time_us, -known[:, [SUBMIT_1, SUBMIT_2, SUBMIT_3]]
+        latest.sort(axis=1)  # latest first, NaN last
+        gaps = (latest[:, 1:3] - latest[:, :2]) / US
+        long, short = gaps.max(axis=1), gaps.min(axis=1)
+        ratio = np.divide(short, long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
+        times[slots, SUBMIT_1], times[slots, SUBMIT_2], times[slots, SUBMIT_3] = -latest[:, 0], -latest[:, 1], -latest[:, 2]
+        counts[slots, BURST] = burst
+        count = counts[slots, SUBMITTED] + 1
+        counts[slots, SUBMITTED] = count
+        fresh = np.empty((len(slots), 5), np.float32)
+        fresh[:, :2], fresh[:, 2] = gaps, ratio
+        fresh[:, 3], fresh[:, 4] = np.minimum(count, RUNS_CAP), np.minimum(burst, RUNS_CAP)
+        ready[slots, _GAPS.start : _GAPS.stop + 2] = fresh
+        ready[slots, _WAITING] += 1
+
+    def start(self, slots: Places, time_us: int) -> None:
+        """Let one job run that no longer waits."""
+        self.ready[slots, _RUNNING] += 1
+        self.sums[slots, STARTS] += time_us
+        last = self.times[slots, START]
+        same = last == time_us
+        later = ~(last >= time_us)
+        self.counts[slots, AT_START] = np.where(later, 1, self.counts[slots, AT_START] + same)
+        self.times[slots, START] = np.where(later, time_us, last)
+        self.times[slots, RUNNING_START] = np.where(later | same, time_us, self.times[slots, RUNNING_START])
+
+    def stop(self, slots: Places, start_us: int) -> None:
+        """Let one running job go, which had started at `start_us`."""
+        self.ready[slots, _RUNNING] -= 1
+        self.sums[slots, STARTS] -= start_us
+        left = self.counts[slots, AT_START] - (self.times[slots, START] == start_us)
+        self.counts[slots, AT_START] = left
+        self.times[slots, RUNNING_START] = np.where(left > 0, self.times[slots, RUNNING_START], np.nan)
+
+    def withdraw(self, slots: Places) -> None:
+        """Let one waiting job go."""
+        self.ready[slots, _WAITING] -= 1
+
+    def end(self, slots: Places, time_us: int, runtime_s: np.float32, outcome: int) -> None:
+        """Add one ended run to the history; it counts as the latest."""
+        ready, counts = self.ready, self.counts
+        ring = np.empty((len(slots), RING), np.float32)
+        ring[:, 0] = runtime_s
+        ring[:, 1:] = ready[slots, : RING - 1]
+        runs = counts[slots, RUNS] + 1
+        ring_n = np.minimum(runs, RING)
+        ascending = np.sort(ring, axis=1)  # NaN last
+        row = np.arange(len(slots))
+        middle = (ascending[row, (ring_n - 1) // 2].astype(np.float64) + ascending[row, ring_n // 2].astype(np.float64)) * 0.5
+        logs = log_units(np.where(np.isnan(ring), np.float32(1), ring))
+        ring_sum, ring_square = logs.sum(axis=1), (logs * logs).sum(axis=1)
+        own = logs[0, 0]
+        sums = self.sums[slots, LOGS] + own
+        squares = self.sums[slots, SQUARES] + own * own
+        mean = sums / runs
+        bits = ((counts[slots, OUTCOMES] << 2) | outcome) & _OUTCOME_MASK
+        fresh = np.empty((len(slots), 10), np.float32)
+        fresh[:, 0], fresh[:, 1], fresh[:, 2] = middle, ascending[:, 0], ascending[row, ring_n - 1]
+        fresh[:, 3] = np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS
+        fresh[:, 4] = mean / LOG_UNITS
+        fresh[:, 5] = np.sqrt(np.maximum(squares / runs - mean * mean, 0.0)) / LOG_UNITS
+        fresh[:, 6], fresh[:, 7] = np.minimum(runs, RUNS_CAP), _FAILED_IN[bits] / ring_n
+        fresh[:, 8], fresh[:, 9] = outcome, ring_n
+        ready[slots, _RING] = ring
+        ready[slots, _FIRST_SORTED : _FIRST_SORTED + 10] = fresh
+        counts[slots, RUNS], counts[slots, OUTCOMES] = runs, bits
+        self.sums[slots, LOGS], self.sums[slots, SQUARES] = sums, squares
+        self.times[slots, END] = np.fmax(self.times[slots, END], time_us)
+
+    def _allocate(self, capacity: int) -> None:
+        columns = {"ready": (len(READY), np.float32), "times": (6, np.float64), "sums": (3, np.int64), "counts": (5, np.int32)}
+        for name, (width, dtype) in columns.items():
+            grown = np.zeros((capacity, width), dtype)
+            if hasattr(self, name):
+                grown[: self.used] = getattr(self, name)[: self.used]
+            setattr(self, name, grown)
+
+    def _set_index(self, keys: Keys, slots: NDArray[np.int32]) -> None:
+        """Keep sorted keys and their slots behind a last one that no search runs past."""
+        self._keys = np.append(keys, np.uint64(_LARGEST))
+        self._slots = np.append(slots, np.int32(ABSENT))
+
+    def _merge_index(self) -> None:
+        new = np.fromiter(self._new, np.uint64, len(self._new))
+        keys = np.concatenate([self._keys[:-1], new])
+        slots = np.concatenate([self._slots[:-1], np.fromiter(self._new.values(), np.int32, len(self._new))])
+        order = np.argsort(keys)
+        self._set_index(keys[order], slots[order])
+        self._new = {}

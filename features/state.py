@@ -1,0 +1,351 @@
+"""The state face: the features of one job at a time, from a history kept current by events.
+
+Of the numpy level, for use beside the scheduler. Events (submitted, started, ended) wait until a job submitted strictly later is
+asked for: what happens at the very moment of a submission is not seen by it, as in the table face. Jobs are mappings of canonical
+names; times are UTC microseconds, and a job cannot start or end before it was submitted.
+
+Events may come in any order as long as no job has been asked for that was submitted later than they happened; one that comes
+after that is counted when it comes, as the latest end of its keys. Told twice, an event counts once: a submission while its job is
+open, an end among the last REMEMBERED. A second start of a job (a requeue) replaces the first. A job that ended without having
+been told of before adds to the history of runs and to nothing else. A state serves one thread at a time.
+"""
+
+import heapq
+import json
+import math
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runcast.features.catalog import FEATURES, OWN_COUNT, feature_version
+from runcast.features.errors import StateError
+from runcast.features.levels import BURST_GAP_US, LEVEL_NAMES, LEVELS, MASK, NEAREST, RESOURCE_UNITS, US, hash_text, outcome_code
+from runcast.features.one_job import Job, JobReader, Request
+from runcast.features.slots import COLUMN, NO_KEY, READY, STARTS, SUBMIT_1, Places, SlotStore
+
+FORMAT = 1
+REMEMBERED = 65_536  # ends that a second telling is recognised among: about a day of a busy cluster
+
+_NAN = math.nan
+_SUBMITTED, _STARTED, _ENDED = 0, 1, 2
+_NEAREST = tuple(LEVEL_NAMES.index(name) for name in NEAREST)
+_USER = LEVEL_NAMES.index("user")
+_SIBLINGS = np.array([at for at, level in enumerate(LEVELS) if level.has_siblings], np.intp)
+_MEDIAN, _SPREAD, _RING_N, _BURST, _RUNNING = (
+    COLUMN[name] for name in ("median_7_s", "log_std_7", "ring_n", "burst_n", "running_n")
+)
+_BURST_GAP_S = BURST_GAP_US / US
+
+#: The working row: own features, then of each level what is ready in its slot, then what depends on the moment of asking.
+_TIMED = ("age_s", "since_submit_s", "running_latest_s", "burst_n", "running_mean_s")
+_READY_AT = OWN_COUNT
+_TIMED_AT = _READY_AT + len(LEVELS) * len(READY)
+_WIDTH = _TIMED_AT + len(LEVELS) * len(_TIMED)
+
+
+def _place(at: int, stat: str) -> int:
+    """Return where a level's statistic lies in the working row."""
+    if stat in _TIMED:
+        return _TIMED_AT + at * len(_TIMED) + _TIMED.index(stat)
+    return _READY_AT + at * len(READY) + COLUMN[stat]
+
+
+_ORDER = np.array([*range(OWN_COUNT), *(_place(at, stat) for at, level in enumerate(LEVELS) for stat in level.stats)], np.intp)
+if len(_ORDER) != len(FEATURES):
+    raise ValueError(f"the state face yields {len(_ORDER)} features, the catalog has {len(FEATURES)}")
+
+
+class _Told(NamedTuple):
+    """What an event carries: the job's key and times, its keys at the levels it has, and what it asks for."""
+
+    job_key: str
+    submit_us: int
+    start_us: int | None
+    keys: NDArray[np.uint64]
+    gpu_units: int
+    cpu_units: int
+    gpus_per_node: float
+    cpus_per_node: float
+
+
+@dataclass
+class _Open:
+    """A job that was submitted and has not ended: its slots, when it started, and what it holds."""
+
+    slots: Places
+    start_us: int | None
+    gpu_units: int
+    cpu_units: int
+
+
+class State:
+    """History of one cluster's jobs by key, as of the events told so far."""
+
+    def __init__(self, clock: str, time_zone: str) -> None:
+        """Take `clock` and `time_zone` as in the cluster's file; they decide which calendar features there are."""
+        self.clock, self.time_zone = clock, time_zone
+        self._reader = JobReader(clock, time_zone)
+        self._store = SlotStore()
+        self._pending: list[tuple[Any, ...]] = []
+        self._told = 0
+        self._open: dict[str, _Open] = {}
+        self._ended: dict[int, None] = {}
+        self._applied_us = -(2**62)
+        self._most_gpus_per_node = self._most_cpus_per_node = 0.0
+        self._load = [0, 0, 0, 0]  # running GPUs, waiting GPUs, running CPUs, waiting CPUs, in 1/RESOURCE_UNITS
+        self._row = np.full(_WIDTH, np.nan, np.float32)
+        self._ready = self._row[_READY_AT:_TIMED_AT].reshape(len(LEVELS), len(READY))
+        self._timed = self._row[_TIMED_AT:].reshape(len(LEVELS), len(_TIMED))
+
+    def __len__(self) -> int:
+        """Return how many keys are known."""
+        return len(self._store)
+
+    def submitted(self, job: Job) -> None:
+        """Tell that a job was submitted."""
+        self._tell(job["submit_time"], _SUBMITTED, 0.0, 0, job, None)
+
+    def started(self, job: Job) -> None:
+        """Tell that a job started; needs start_time."""
+        start = max(job["start_time"], job["submit_time"])
+        self._tell(start, _STARTED, 0.0, 0, job, start)
+
+    def ended(self, job: Job) -> None:
+        """Tell that a job ended; needs end_time, state, label, and start_time and runtime_s if it ran."""
+        start, runtime = job.get("start_time"), job.get("runtime_s")
+        usable = runtime is not None and runtime > 0
+        outcome = outcome_code(job.get("label"), job.get("state")) if usable else 0
+        end = max(job["end_time"], job["submit_time"])
+        self._tell(end, _ENDED, float(np.float32(runtime)) if usable else 0.0, outcome, job, start)
+
+    def update(self, job: Job) -> None:
+        """Tell all that an ended row of a log says: submission, start and end."""
+        self.submitted(job)
+        if job.get("start_time") is not None:
+            self.started(job)
+        self.ended(job)
+
+    def row(self, job: Job) -> tuple[NDArray[np.float32], dict[str, str | None]]:
+        """Return the features of a job submitted now, float32 in catalog order, and the texts of its categories."""
+        submit_us = job["submit_time"]
+        if self._pending and self._pending[0][0] < submit_us:
+            self.advance(submit_us)
+        now_us = submit_us if submit_us > self._applied_us else self._applied_us
+        reader, store, ready, timed = self._reader, self._store, self._ready, self._timed
+        request = reader.request(job)
+        asked = reader.keys(job, request)
+        slots = store.find(asked.keys)
+        slots[asked.dead] = NO_KEY
+        store.ready.take(slots, 0, ready, "clip")
+        since = now_us - store.times.take(slots, 0)[:, :3]
+        since /= US
+        timed[:, :3] = since
+        burst = ready[:, _BURST]
+        timed[:, 3] = burst * (since[:, SUBMIT_1] <= _BURST_GAP_S)
+        for level, running in zip(_SIBLINGS.tolist(), ready[_SIBLINGS, _RUNNING].tolist(), strict=True):
+            timed[level, 4] = self._mean_elapsed_s(now_us, int(running), slots[level]) if running > 0 else _NAN
+        self._row[:OWN_COUNT] = (*self._own(job, request), *self._history_of_own())
+        return self._row.take(_ORDER), reader.categories(job)
+
+    def advance(self, until_us: int) -> None:
+        """Bring the history up to `until_us`: all events before it, strictly, are counted. `row` does so by itself."""
+        pending = self._pending
+        while pending and pending[0][0] < until_us:
+            event = heapq.heappop(pending)
+            self._applied_us = max(self._applied_us, event[0])
+            self._count(*event)
+
+    def _tell(self, time_us: int, kind: int, runtime_s: float, outcome: int, job: Job, start_us: int | None) -> None:
+        request = self._reader.request(job)
+        asked = self._reader.keys(job, request)
+        self._told += 1
+        told = _Told(
+            job["job_key"], job["submit_time"], start_us, asked.keys[asked.live],
+            _units(request.gpu_count), _units(request.cpu_count), *_per_node(request),
+        )  # fmt: skip
+        heapq.heappush(self._pending, (time_us, kind, runtime_s, outcome, self._told, told))
+
+    def _count(self, time_us: int, kind: int, runtime_s: float, outcome: int, _: int, told: _Told) -> None:
+        if kind == _SUBMITTED:
+            self._submit(told)
+        elif kind == _STARTED:
+            self._start(time_us, told)
+        else:
+            self._end(time_us, runtime_s, outcome, told)
+
+    def _submit(self, told: _Told) -> None:
+        if told.job_key in self._open or hash_text("job_key", told.job_key) in self._ended:
+            return
+        slots = self._store.claim(told.keys)
+        self._store.submit(slots, told.submit_us)
+        job = self._open[told.job_key] = _Open(slots, None, told.gpu_units, told.cpu_units)
+        self._hold(job, 1)
+        if told.gpu_units > 0:
+            self._most_gpus_per_node = max(self._most_gpus_per_node, told.gpus_per_node)
+        else:
+            self._most_cpus_per_node = max(self._most_cpus_per_node, told.cpus_per_node)
+
+    def _start(self, time_us: int, told: _Told) -> None:
+        self._submit(told)  # where the submission was not told
+        job = self._open.get(told.job_key)
+        if job is None:
+            return
+        self._hold(job, -1)
+        if job.start_us is None:
+            self._store.withdraw(job.slots)
+        else:
+            self._store.stop(job.slots, job.start_us)
+        self._store.start(job.slots, time_us)
+        job.start_us = time_us
+        self._hold(job, 1)
+
+    def _end(self, time_us: int, runtime_s: float, outcome: int, told: _Told) -> None:
+        mark = hash_text("job_key", told.job_key)
+        job = self._open.pop(told.job_key, None)
+        if job is None:
+            if mark in self._ended:
+                return
+            slots = self._store.claim(told.keys)
+        else:
+            slots = job.slots
+            self._hold(job, -1)
+            if job.start_us is None:
+                self._store.withdraw(slots)
+            else:
+                self._store.stop(slots, job.start_us)
+        if runtime_s > 0:
+            self._store.end(slots, time_us, np.float32(runtime_s), outcome)
+        self._ended[mark] = None
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _mean_elapsed_s(self, now_us: int, running: int, slot: int) -> float:
+        wrapped = now_us * running - int(self._store.sums[slot, STARTS])
+        return float(((wrapped + 2**63) & MASK) - 2**63) / float(running * US)
+
+    def _own(self, job: Job, request: Request) -> tuple[float, ...]:
+        """Return the features that need no history of keys, in catalog order."""
+        get = job.get
+        gpus, cpus, nodes, limit = request
+        memory, kind, priority, task = get("mem_mib"), get("time_limit_kind"), get("priority"), get("array_task")
+        memory = _NAN if memory is None else float(memory)
+        gpus_per_node, cpus_per_node = _per_node(request)
+        share = _over(gpus_per_node, self._most_gpus_per_node) if gpus > 0 else _over(cpus_per_node, self._most_cpus_per_node)
+        running_gpus, waiting_gpus, running_cpus, waiting_cpus = self._load
+        return (
+            *self._reader.calendar(job["submit_time"]),
+            gpus,
+            cpus,
+            memory,
+            nodes,
+            _over(cpus, gpus),
+            _over(memory, cpus),
+            limit,
+            _NAN if kind is None else float(kind == "hard"),
+            _NAN if priority is None else float(priority),
+            gpus_per_node,
+            cpus_per_node,
+            share,
+            _NAN if task is None else float(task),
+            running_gpus / RESOURCE_UNITS,
+            waiting_gpus / RESOURCE_UNITS,
+            running_cpus / RESOURCE_UNITS,
+            waiting_cpus / RESOURCE_UNITS,
+        )
+
+    def _history_of_own(self) -> tuple[float, ...]:
+        """Return the nearest block and the user's last two, from the slots just gathered."""
+        ready = self._ready
+        last, before = ready[_USER, :2].tolist()
+        last_two = last if before != before else (last + before) * 0.5
+        ring_n = ready[:, _RING_N].tolist()
+        for at, level in enumerate(_NEAREST):
+            if ring_n[level] > 0:
+                return float(ready[level, _MEDIAN]), ring_n[level], float(ready[level, _SPREAD]), at, last_two
+        return _NAN, 0.0, _NAN, _NAN, last_two
+
+    def save(self, path: Path) -> None:
+        """Write the state to one file, whole or not at all; equal states give equal bytes."""
+        slots = [job.slots for job in self._open.values()]
+        arrays = self._store.arrays() | {
+            "open_slots": np.concatenate([np.empty(0, np.int32), *slots]).astype(np.int32),
+            "open_sizes": np.array([len(places) for places in slots], np.int32),
+            "ended": np.fromiter(self._ended, np.uint64, len(self._ended)),
+        }
+        told = [(*event[:4], *event[5][:3], event[5].keys.tolist(), *event[5][4:]) for event in sorted(self._pending)]
+        meta = {
+            "format": FORMAT,
+            "feature_version": feature_version(),
+            "clock": self.clock,
+            "time_zone": self.time_zone,
+            "applied_us": self._applied_us,
+            "most_per_node": [self._most_gpus_per_node, self._most_cpus_per_node],
+            "load": self._load,
+            "open": [(key, job.start_us, job.gpu_units, job.cpu_units) for key, job in self._open.items()],
+            "pending": told,
+        }
+        arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+        beside = path.with_name(path.name + ".tmp")
+        with beside.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for name, array in arrays.items():
+                    entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the bytes do not tell when they were written
+                    with archive.open(entry, "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Return the state that `save` wrote; raises StateError where it is damaged or of another version."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            meta = json.loads(arrays.pop("meta").tobytes())
+            found = (meta["format"], meta["feature_version"])
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise StateError(f"{path}: not a feature state, or damaged: {type(error).__name__}: {error}") from error
+        if found != (FORMAT, feature_version()):
+            raise StateError(
+                f"{path}: a state of format {found[0]} and features {found[1]}, this Runcast has format {FORMAT} and "
+                f"features {feature_version()}. Export it again with this version."
+            )
+        state = cls(meta["clock"], meta["time_zone"])
+        slots = np.split(arrays.pop("open_slots").astype(np.intp), np.cumsum(arrays.pop("open_sizes"))[:-1])
+        state._open = {key: _Open(places, *rest) for (key, *rest), places in zip(meta["open"], slots, strict=False)}
+        state._ended = dict.fromkeys(arrays.pop("ended").tolist())
+        state._store = SlotStore(arrays)
+        state._applied_us = meta["applied_us"]
+        state._most_gpus_per_node, state._most_cpus_per_node = meta["most_per_node"]
+        state._load = meta["load"]
+        for told, event in enumerate(meta["pending"]):
+            head, (key, submit_us, start_us, keys, *rest) = event[:4], event[4:]
+            state._pending.append((*head, told, _Told(key, submit_us, start_us, np.array(keys, np.uint64), *rest)))
+        state._told = len(state._pending)
+        return state
+
+    def _hold(self, job: _Open, sign: int) -> None:
+        """Add what a job holds to the load (sign 1) or take it away (-1), as running or waiting."""
+        at = 1 if job.start_us is None else 0
+        self._load[at] += sign * job.gpu_units
+        self._load[at + 2] += sign * job.cpu_units
+
+
+def _units(count: float) -> int:
+    """Return GPUs or CPUs in whole 1/RESOURCE_UNITS, 0 where unknown."""
+    return 0 if count != count else round(count * RESOURCE_UNITS)
+
+
+def _per_node(request: Request) -> tuple[float, float]:
+    return _over(request.gpu_count, request.node_count), _over(request.cpu_count, request.node_count)
+
+
+def _over(count: float, by: float) -> float:
+    """Return count / by, NaN where `by` is not above 0."""
+    return count / by if by > 0 else _NAN
