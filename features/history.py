@@ -29,39 +29,32 @@ def log_units(runtime_s: Floats32) -> Ints:
 def after_each_end(
     rank: Ints, runtime_s: Floats32, logs: Ints, outcome: NDArray[np.int8], wanted: set[str]
 ) -> dict[str, Floats32]:
-    """Return the ended statistics of a key after each end of it, between an element for a key where nothing has
-    ended and one, the last, for a job without the key.
+    """Return the ended statistics of a key after each end of it, between an element for a key where nothing has ended and one, the
+    last, for a job without the key.
 
-    All arrays are sorted by (key, end); `rank` counts the ends of the key before this one. `ring_n` is always among the results.
+    All arrays are sorted by (key, end); `rank` counts the ends of the key before this one. Beside the wanted statistics there are
+    always `median_7_s`, `log_std_7` and `ring_n`.
     """
     n = rank + 1
     ring_n = np.minimum(n, RING)
-    found: dict[str, NDArray[np.generic]] = {"ring_n": ring_n}
     lags = [runtime_s, *(_lag(runtime_s, rank, k) for k in range(1, RING))]
-    for k in range(3):
-        found[f"last_{k + 1}_s"] = np.where(rank >= k, lags[k], np.float32(np.nan))
-    if "max_7_s" in wanted:
-        longest = runtime_s
-        for k in range(1, RING):
-            longest = np.fmax(longest, np.where(rank >= k, lags[k], np.float32(0)))
-        found["max_7_s"] = longest
-    ascending = _sorted(lags)
-    found["min_7_s"] = ascending[0]
-    found["median_7_s"] = _median(ascending, ring_n)
-    at = np.arange(len(rank))
+    found: dict[str, NDArray[np.generic]] = {"ring_n": ring_n, "runs": np.minimum(n, RUNS_CAP), "last_outcome": outcome}
+    found |= {f"last_{k + 1}_s": np.where(np.isinf(lags[k]), np.float32(np.nan), lags[k]) for k in range(3)}
+    found |= _ring(lags, ring_n)
     sums, squares = _running(logs), _running(logs * logs)
-    ring_sum, ring_square = sums[1:] - sums[at + 1 - ring_n], squares[1:] - squares[at + 1 - ring_n]
+    at = np.arange(len(rank))
+    start = at + 1 - ring_n
+    ring_sum, ring_square = sums[1:] - sums.take(start), squares[1:] - squares.take(start)
     found["log_std_7"] = np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS
     if "log_mean" in wanted:
-        mean = (sums[1:] - sums[at - rank]) / n
-        square = (squares[1:] - squares[at - rank]) / n
+        mean = (sums[1:] - sums.take(at - rank)) / n
+        square = (squares[1:] - squares.take(at - rank)) / n
         found["log_mean"] = mean / LOG_UNITS
         found["log_std"] = np.sqrt(np.maximum(square - mean * mean, 0.0)) / LOG_UNITS
-    failed = _running((outcome == FAILED).astype(np.int64))
-    found["failed_share_7"] = (failed[1:] - failed[at + 1 - ring_n]) / ring_n
-    found["last_outcome"] = outcome
-    found["runs"] = np.minimum(n, RUNS_CAP)
-    return {name: _with_none(name, values) for name, values in found.items() if name in wanted or name == "ring_n"}
+    failed = _running(outcome == FAILED)
+    found["failed_share_7"] = (failed[1:] - failed.take(start)) / ring_n
+    always = {"median_7_s", "log_std_7", "ring_n"}
+    return {name: _with_none(name, values) for name, values in found.items() if name in wanted or name in always}
 
 
 def outcome_codes(label: NDArray[np.object_], state: NDArray[np.object_]) -> NDArray[np.int8]:
@@ -71,33 +64,29 @@ def outcome_codes(label: NDArray[np.object_], state: NDArray[np.object_]) -> NDA
 
 def _lag(values: Floats32, rank: Ints, k: int) -> Floats32:
     """Return the k-th latest value of the key before each, +inf where there is none."""
-    lagged = np.full_like(values, np.inf)
+    lagged = np.empty_like(values)
+    lagged[:k] = np.inf
     lagged[k:] = values[: max(len(values) - k, 0)]
     lagged[rank < k] = np.inf
     return lagged
 
 
-def _sorted(columns: list[Floats32]) -> list[Floats32]:
-    """Return seven columns sorted within each row, ascending."""
-    columns = list(columns)
+def _ring(lags: list[Floats32], ring_n: Ints) -> dict[str, NDArray[np.generic]]:
+    """Return median (mean of the middle two where they are even), minimum and maximum of the first `ring_n` of seven columns."""
+    ascending = list(lags)
     for low, high in SORT_7:
-        columns[low], columns[high] = np.minimum(columns[low], columns[high]), np.maximum(columns[low], columns[high])
-    return columns
-
-
-def _median(ascending: list[Floats32], ring_n: Ints) -> Floats32:
-    """Return the median of the first `ring_n` values of each row, the mean of the middle two where they are even."""
-    middle = ascending[RING // 2].copy()
+        ascending[low], ascending[high] = np.minimum(ascending[low], ascending[high]), np.maximum(ascending[low], ascending[high])
+    median, most = ascending[RING // 2], ascending[-1]
     short = np.flatnonzero(ring_n < RING)
     if len(short):
-        n = ring_n[short]
-        low = np.stack([column[short] for column in ascending[: RING // 2 + 1]])
-        row = np.arange(len(short))
-        middle[short] = (low[(n - 1) // 2, row].astype(np.float64) + low[n // 2, row].astype(np.float64)) * 0.5
-    return middle
+        n, row = ring_n[short], np.arange(len(short))
+        few = np.stack([column[short] for column in ascending])
+        median[short] = (few[(n - 1) // 2, row].astype(np.float64) + few[n // 2, row].astype(np.float64)) * 0.5
+        most[short] = few[n - 1, row]
+    return {"median_7_s": median, "min_7_s": ascending[0], "max_7_s": most}
 
 
-def _running(values: Ints) -> Ints:
+def _running(values: NDArray[np.generic]) -> Ints:
     """Return the sums of the first 0, 1, 2, ... values."""
     sums = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=sums[1:])

@@ -1,9 +1,7 @@
 """The table face: features of every job of a log at once, each from what was known strictly before its submission.
 
-For every key the events of its jobs are sorted once by (key, time) as composite integers, with the questions (submissions) among
-them; what a question may see is what lies before it. At one instant questions come first: an end, a start or a submission at the
-very moment of a submission is not seen by it. A job cannot start or end before it was submitted: such times count as the
-submission's.
+This module reads the canonical columns into arrays and keys; sweep.py walks each level's keys in order of time. A job cannot start
+or end before it was submitted: such times count as the submission's.
 """
 
 from dataclasses import dataclass
@@ -12,28 +10,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from runcast.features.catalog import CATEGORIES, COLUMNS_READ, NAMES
+from runcast.features.catalog import CATEGORIES, COLUMNS_READ, NAMES, OWN_COUNT
 from runcast.features.errors import MissingColumns
-from runcast.features.history import Floats, Floats32, Ints, after_each_end, log_units, outcome_codes
-from runcast.features.levels import (
-    BURST_GAP_US,
-    ENDED_STATS,
-    LEVELS,
-    NEAREST,
-    RESOURCE_UNITS,
-    RUNS_CAP,
-    US,
-    Level,
-    fold_digits,
-    hash_number,
-    hash_text,
-)
+from runcast.features.history import Floats, outcome_codes
+from runcast.features.levels import LEVELS, NEAREST, Level, fold_digits, hash_number, hash_text
 from runcast.features.matrix import OPEN_US, Categories, Ended, Matrix
+from runcast.features.sweep import Columns, Jobs, Sweep
+from runcast.features.timeline import Ints
 
 Keys = NDArray[np.uint64]
-Found = dict[str, Floats32 | Floats]
-
-_QUESTION, _END, _START = 0, 1, 2
 
 
 def build(jobs: pd.DataFrame, clock: str, time_zone: str) -> Matrix:
@@ -48,15 +33,16 @@ def build(jobs: pd.DataFrame, clock: str, time_zone: str) -> Matrix:
     log = _read_log(jobs)
     parts, categories = _read_texts(jobs)
     calendar = _calendar(jobs["submit_time"], clock, time_zone)
-    parts |= _number_parts(log, calendar["hour"])
-    columns: Found = {name: values for name, values in calendar.items() if name != "hour"}
-    columns |= _request(jobs, log) | _node_share(log)
-    columns |= _history(log, parts)
-    names = tuple(name for name in NAMES if name in columns)
+    parts |= _number_parts(log, calendar.pop("hour"))
+    own = calendar | _request(jobs, log) | _node_share(log)
+    existing = [level for level in LEVELS if _exists(level, parts)]
+    names = (*NAMES[:OWN_COUNT], *(f"{stat}_by_{level.name}" for level in existing for stat in level.stats))
     values = np.empty((len(jobs), len(names)), np.float32, order="F")
-    for at, name in enumerate(names):
-        values[:, at] = columns.pop(name)
-    ended = Ended(log.raw_start_us, log.raw_end_us, log.runtime_s, log.label, log.state)
+    columns = {name: values[:, at] for at, name in enumerate(names)}
+    for name, column in own.items():
+        columns[name][:] = column
+    _write_history(log, existing, parts, columns)
+    ended = Ended(log.start_us, log.end_us, log.runtime_s, log.label, log.state)
     return Matrix(names, values, categories, jobs["job_key"].to_numpy(object), log.submit_us, ended)
 
 
@@ -67,8 +53,6 @@ class _Log:
     submit_us: Ints
     start_us: Ints
     end_us: Ints
-    raw_start_us: Ints
-    raw_end_us: Ints
     runtime_s: Floats
     label: NDArray[np.object_]
     state: NDArray[np.object_]
@@ -80,12 +64,10 @@ class _Log:
 
 def _read_log(jobs: pd.DataFrame) -> _Log:
     submit = _microseconds(jobs["submit_time"])
-    start, end = _microseconds(jobs["start_time"]), _microseconds(jobs["end_time"])
     numbers = {name: _numbers(jobs, name) for name in ("gpu_count", "cpu_count", "node_count", "time_limit_s")}
-    return _Log(
-        submit, np.maximum(start, submit), np.maximum(end, submit), start, end, _numbers(jobs, "runtime_s"),
-        jobs["label"].to_numpy(object), jobs["state"].to_numpy(object), **numbers,
-    )  # fmt: skip
+    start, end = _microseconds(jobs["start_time"]), _microseconds(jobs["end_time"])
+    label, state = jobs["label"].to_numpy(object), jobs["state"].to_numpy(object)
+    return _Log(submit, start, end, _numbers(jobs, "runtime_s"), label, state, **numbers)
 
 
 def _microseconds(times: pd.Series) -> Ints:
@@ -225,237 +207,48 @@ def _node_share(log: _Log) -> dict[str, Floats]:
     return {"node_share": share}
 
 
-def _history(log: _Log, parts: dict[str, Keys]) -> Found:
-    """Return the features of every level that exists in the table, the nearest block and the load."""
-    count = len(log.submit_us)
-    sweep = _Sweep(log)
-    found: Found = {}
-    nearest = _Nearest(count)
-    for level in LEVELS:
-        code = _codes(level, parts, count)
-        if code is None:
-            continue
-        seen = sweep.ended(level, code, found)
+def _exists(level: Level, parts: dict[str, Keys]) -> bool:
+    """Return whether any job has a key at this level."""
+    return not level.parts or bool(np.logical_and.reduce([parts[part] != 0 for part in level.parts]).any())
+
+
+def _write_history(log: _Log, levels: list[Level], parts: dict[str, Keys], columns: Columns) -> None:
+    """Write the features of the levels, the nearest block, the last two and the load."""
+    submit = log.submit_us
+    outcome = outcome_codes(log.label, log.state)
+    start, end = np.maximum(log.start_us, submit), np.maximum(log.end_us, submit)
+    sweep = Sweep(Jobs(submit, start, end, log.runtime_s, outcome, log.gpu_count, log.cpu_count))
+    nearest = [columns[name] for name in ("nearest_level", "nearest_median_s", "nearest_spread_log", "nearest_n")]
+    for column, none in zip(nearest, (np.nan, np.nan, np.nan, 0), strict=True):
+        column[:] = none
+    for level in levels:
+        code = _codes(level, parts, len(submit))
+        ring = sweep.ended(level, code, columns)
         if level.name in NEAREST:
-            nearest.offer(NEAREST.index(level.name), *seen)
-        if level.name == "user":
-            last, before = found["last_1_s_by_user"].astype(np.float64), found["last_2_s_by_user"].astype(np.float64)
-            found["last_two_mean_s_by_user"] = np.where(np.isnan(before), last, (last + before) * 0.5)
+            take = np.flatnonzero(np.isnan(nearest[0]) & (ring.n > 0))
+            for column, values in zip(nearest[1:], (ring.median_s, ring.spread_log, ring.n), strict=True):
+                column[take] = values[take]
+            nearest[0][take] = NEAREST.index(level.name)
         if level.has_rhythm:
-            earlier = sweep.submitted(level, code, found)
+            earlier = sweep.submitted(level, code, columns)
             if level.has_siblings:
-                sweep.running(level, code, earlier, found)
-    found |= nearest.features()
-    found.setdefault("last_two_mean_s_by_user", np.full(count, np.nan))
-    return found
+                sweep.running(level, code, earlier, columns)
+    columns["last_two_mean_s_by_user"][:] = np.nan
+    if "last_1_s_by_user" in columns:
+        last, before = columns["last_1_s_by_user"].astype(np.float64), columns["last_2_s_by_user"].astype(np.float64)
+        columns["last_two_mean_s_by_user"][:] = np.where(np.isnan(before), last, (last + before) * 0.5)
 
 
-def _codes(level: Level, parts: dict[str, Keys], count: int) -> Ints | None:
-    """Return dense codes of the level's keys, -1 where there is none; None where no job has one."""
+def _codes(level: Level, parts: dict[str, Keys], count: int) -> Ints:
+    """Return dense codes of the level's keys, -1 where there is none."""
+    if not level.parts:
+        return np.zeros(count, np.int64)
     key = np.full(count, level.seed, np.uint64)
     null = np.zeros(count, bool)
     for part in level.parts:
         key += parts[part]
         null |= parts[part] == 0
-    if null.all():
-        return None if count else np.zeros(0, np.int64)
-    codes = pd.factorize(key)[0] if level.parts else np.zeros(count, np.int64)
-    return np.where(null, -1, codes)
-
-
-class _Nearest:
-    """The most specific level that has an ended run, filled from the most specific down."""
-
-    def __init__(self, count: int) -> None:
-        self._level = np.full(count, np.nan)
-        self._median, self._spread, self._n = (
-            np.full(count, np.nan, np.float32),
-            np.full(count, np.nan, np.float32),
-            np.zeros(count, np.float32),
-        )
-
-    def offer(self, level: int, median: Floats32, spread: Floats32, ring_n: Floats32) -> None:
-        take = np.isnan(self._level) & (ring_n > 0)
-        self._level[take] = level
-        self._median[take], self._spread[take], self._n[take] = median[take], spread[take], ring_n[take]
-
-    def features(self) -> Found:
-        return {
-            "nearest_median_s": self._median,
-            "nearest_n": self._n,
-            "nearest_spread_log": self._spread,
-            "nearest_level": self._level,
-        }
-
-
-class _Sweep:
-    """The events of a log in order of time, asked level by level."""
-
-    def __init__(self, log: _Log) -> None:
-        self._log = log
-        order = np.argsort(log.submit_us, kind="stable")
-        submit = log.submit_us[order]
-        self._submitted = _Timeline([(order, submit)])
-        self._runtime = log.runtime_s.astype(np.float32)
-        self._outcome = outcome_codes(log.label, log.state)
-        past = np.flatnonzero((log.raw_end_us != OPEN_US) & (self._runtime > 0))
-        self._logs = np.zeros(len(submit), np.int64)
-        self._logs[past] = log_units(self._runtime[past])
-        past = past[np.lexsort((self._outcome[past], self._runtime[past], log.end_us[past]))]
-        self._ended = _Timeline([(order, submit), (past, log.end_us[past])])
-        end = np.flatnonzero(log.raw_end_us != OPEN_US)
-        end = end[np.argsort(log.end_us[end], kind="stable")]
-        start = np.flatnonzero(log.raw_start_us != OPEN_US)
-        start = start[np.lexsort((log.end_us[start], log.start_us[start]))]
-        self._all = _Timeline([(order, submit), (end, log.end_us[end]), (start, log.start_us[start])])
-
-    def ended(self, level: Level, code: Ints, found: Found) -> tuple[Floats32, Floats32, Floats32]:
-        """Add the ended statistics of a level; return what the nearest block needs: median, spread and number of the ring."""
-        seen = self._ended.by_key(code)
-        is_end = seen.kind == _END
-        count = seen.so_far(is_end)
-        ends = seen.job[is_end]
-        wanted = {"median_7_s", "log_std_7", *(stat for stat in level.stats if stat in ENDED_STATS)}
-        stats = after_each_end(count[is_end] - 1, self._runtime[ends], self._logs[ends], self._outcome[ends], wanted)
-        place = np.full(len(code), -1)
-        place[seen.job[~is_end]] = np.where(count > 0, np.cumsum(is_end), 0)[~is_end]
-        for stat in level.stats:
-            if stat in ENDED_STATS:
-                found[f"{stat}_by_{level.name}"] = stats[stat].take(place)
-        if "age_s" in level.stats:
-            end = np.concatenate([[0], self._log.end_us[ends], [0]])
-            age = (self._log.submit_us - end.take(place)) / US
-            found[f"age_s_by_{level.name}"] = np.where(place > 0, age, np.nan)
-        return stats["median_7_s"].take(place), stats["log_std_7"].take(place), stats["ring_n"].take(place)
-
-    def submitted(self, level: Level, code: Ints, found: Found) -> Ints:
-        """Add the rhythm of a level; return how many of the key were submitted strictly before each job."""
-        seen = self._submitted.by_key(code)
-        time = self._log.submit_us[seen.job]
-        at = np.arange(len(time))
-        is_first = np.zeros(len(time), bool)
-        is_first[seen.first] = True
-        begin = np.maximum.accumulate(np.where(is_first, at, 0))
-        instant = np.maximum.accumulate(np.where(is_first | _differs(time), at, 0))
-        earlier = instant - begin
-        last, second, third = (np.where(earlier >= k, time.take(np.maximum(instant - k, 0)), 0) for k in (1, 2, 3))
-        gap_1 = np.where(earlier >= 2, (last - second) / US, np.nan)
-        gap_2 = np.where(earlier >= 3, (second - third) / US, np.nan)
-        long = np.maximum(gap_1, gap_2)
-        is_burst = is_first.copy()
-        is_burst[1:] |= time[1:] - time[:-1] > BURST_GAP_US
-        burst = np.maximum.accumulate(np.where(is_burst, at, 0))
-        reaches = (earlier >= 1) & (time - last <= BURST_GAP_US)
-        burst_n = np.where(reaches, instant - burst.take(np.maximum(instant - 1, 0)), 0)
-        stats: dict[str, NDArray[np.generic]] = {
-            "since_submit_s": np.where(earlier >= 1, (time - last) / US, np.nan),
-            "gap_1_s": gap_1,
-            "gap_2_s": gap_2,
-            "gap_ratio": np.divide(np.minimum(gap_1, gap_2), long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0),
-            "burst_n": np.minimum(burst_n, RUNS_CAP),
-            "submitted_n": np.minimum(earlier, RUNS_CAP),
-        }
-        for stat in level.stats:
-            if stat in stats:
-                found[f"{stat}_by_{level.name}"] = _placed(seen.job, stats[stat], len(code))
-        count = np.zeros(len(code), np.int64)
-        count[seen.job] = earlier
-        return count
-
-    def running(self, level: Level, code: Ints, earlier: Ints, found: Found) -> None:
-        """Add the siblings that run or wait at each submission; for the level of everything also the load.
-
-        `earlier` counts the key's submissions strictly before each job's.
-        """
-        log = self._log
-        seen = self._all.by_key(code)
-        is_start, is_end = seen.kind == _START, seen.kind == _END
-        has_run = log.raw_start_us[seen.job] != OPEN_US
-        ask = seen.kind == _QUESTION
-        asked, start = seen.job[ask], log.start_us[seen.job]
-        change = is_start.astype(np.int64) - (is_end & has_run)
-        running = seen.so_far(change)[ask]
-        left = seen.so_far(is_start | (is_end & ~has_run))[ask]
-        waiting = earlier[asked] - left
-        now = log.submit_us[asked]
-        elapsed = now * running - seen.so_far(np.where(change == 0, 0, start) * change)[ask]
-        latest = np.maximum.accumulate(np.where(is_start, np.arange(len(seen.job)), -1))[ask]
-        is_known = latest >= np.repeat(seen.first, seen.sizes)[ask]
-        job = seen.job.take(np.maximum(latest, 0))
-        stats: dict[str, NDArray[np.generic]] = {
-            "running_n": running,
-            "waiting_n": waiting,
-            "running_mean_s": np.divide(elapsed, running * US, out=np.full(len(now), np.nan), where=running > 0),
-            "running_latest_s": np.where(is_known & (log.end_us[job] >= now), (now - log.start_us[job]) / US, np.nan),
-        }
-        for stat in level.stats:
-            if stat in stats:
-                found[f"{stat}_by_{level.name}"] = _placed(asked, stats[stat], len(code))
-        if level.name == "everything":
-            for name, count in (("gpus", log.gpu_count), ("cpus", log.cpu_count)):
-                units = np.rint(np.nan_to_num(count) * RESOURCE_UNITS).astype(np.int64)
-                of_job = units[seen.job]
-                submitted = np.zeros(len(code), np.int64)
-                asking = np.concatenate([[0], np.cumsum(of_job[ask])])
-                submitted[asked] = asking[earlier[asked]]
-                found[f"running_{name}"] = _placed(asked, seen.so_far(change * of_job)[ask] / RESOURCE_UNITS, len(code))
-                gone = seen.so_far(np.where(is_start | (is_end & ~has_run), of_job, 0))[ask]
-                found[f"waiting_{name}"] = _placed(asked, (submitted[asked] - gone) / RESOURCE_UNITS, len(code))
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """Events sorted by (key, time): the job and kind of each, where each key begins, and how many events it has."""
-
-    job: Ints
-    kind: NDArray[np.int8]
-    first: Ints
-    sizes: Ints
-
-    def so_far(self, amount: NDArray[np.generic]) -> Ints:
-        """Return the sum of `amount` over the key's events up to and with each, modulo 2**64."""
-        total = np.cumsum(amount, dtype=np.int64)
-        return total - np.repeat(total[self.first] - np.asarray(amount)[self.first].astype(np.int64), self.sizes)
-
-
-class _Timeline:
-    """Events of several kinds in one order of time; at one instant the kinds keep the order they were given in."""
-
-    def __init__(self, kinds: list[tuple[Ints, Ints]]) -> None:
-        """Take, for each kind, jobs and their times, sorted by time."""
-        length = sum(len(jobs) for jobs, _ in kinds)
-        self._job = np.empty(length, np.int64)
-        self._kind = np.empty(length, np.int8)
-        for kind, (jobs, times) in enumerate(kinds):
-            place = np.arange(len(jobs))
-            for other, (_, theirs) in enumerate(kinds):
-                if other != kind:
-                    place += np.searchsorted(theirs, times, "right" if other < kind else "left")
-            self._job[place], self._kind[place] = jobs, kind
-
-    def by_key(self, code: Ints) -> _Seen:
-        """Return the events of jobs with a key (code >= 0), sorted by it and then by time."""
-        length = max(len(self._job), 1)
-        key = code[self._job]
-        composite = key * length + np.arange(len(key))
-        if len(key) and key.min() < 0:
-            composite = composite[key >= 0]
-        composite.sort()
-        key = composite // length
-        place = composite - key * length
-        first = np.flatnonzero(_differs(key))
-        return _Seen(self._job[place], self._kind[place], first, np.diff(np.append(first, len(key))))
-
-
-def _differs(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return where a value differs from the one before it; the first does."""
-    differs = np.ones(len(values), bool)
-    differs[1:] = values[1:] != values[:-1]
-    return differs
-
-
-def _placed(job: Ints, values: NDArray[np.generic], count: int) -> Floats32:
-    """Return the values at their jobs, NaN for jobs that have none."""
-    column = np.full(count, np.nan, np.float32)
-    column[job] = values
-    return column
+    codes: Ints = pd.factorize(key)[0]
+    if null.any():
+        codes = np.where(null, -1, codes)
+    return codes
