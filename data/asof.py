@@ -13,12 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runcast.data.states import OPEN_STATES, STATES
+from runcast.data.states import OPEN_STATES, OTHER, STATES
 
 DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 _OPEN = pa.array(sorted(OPEN_STATES))
+_OPEN_OR_UNKNOWN = pa.array(sorted({*OPEN_STATES, OTHER}))
 _WAITING = pa.array(sorted(state for state in OPEN_STATES if STATES[state] == "excluded"))
 
 
@@ -64,8 +65,9 @@ def ended_at(jobs: pa.Table) -> pa.ChunkedArray:
     A job whose state says that it is over but whose log does not say when (cancelled before it started, in SWF) counts as over
     from its submission: it never held anything.
     """
-    is_open = pc.is_in(jobs["state"], _OPEN)
-    return pc.if_else(is_open, None, pc.coalesce(jobs["end_time"], jobs["submit_time"]))
+    is_over = pc.invert(pc.is_in(jobs["state"], _OPEN_OR_UNKNOWN))
+    end = pc.if_else(pc.is_in(jobs["state"], _OPEN), None, jobs["end_time"])
+    return pc.if_else(is_over, pc.coalesce(end, jobs["submit_time"]), end)
 
 
 def seen_at(jobs: pa.Table, cut: int) -> pa.Table:

@@ -172,8 +172,12 @@ class Lake:
             yield
             return
         path = self._lock_path(cluster, "writer")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+") as handle:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = path.open("a")
+        except OSError as error:
+            raise LakeError(f"{self.root}: cannot be written ({error.strerror}). Check RUNCAST_HOME and its rights.") from error
+        with handle:
             _acquire(handle.fileno(), fcntl.LOCK_EX, wait_s, lambda: _who_holds(path, cluster))
             handle.truncate(0)
             handle.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -217,12 +221,13 @@ class Lake:
             try:
                 return self._commit(cluster, staging, targets)
             except OSError as error:
-                if not (staging / "journal.json").exists():
-                    shutil.rmtree(staging, ignore_errors=True)  # a full disk gets its space back
                 raise LakeError(
                     f"{self.root}: the load of {cluster} could not be written ({error.strerror or error}). "
                     "What was there is untouched, or the change is completed by the next run."
                 ) from error
+            finally:
+                if not (staging / "journal.json").exists():  # a full disk gets its space back at once
+                    shutil.rmtree(staging, ignore_errors=True)
 
     def write_ended(self, cluster: str, end_date: str, jobs: pa.Table) -> Change:
         """Replace one date's jobs."""
@@ -281,7 +286,6 @@ class Lake:
                 (staging / "journal.part").replace(staging / "journal.json")  # from here on the load has happened
                 _flush_folder(staging)
                 self._roll_forward(staging)
-        shutil.rmtree(staging)
         return Change(tuple(moves), tuple(gone), len(parts) - len(moves), _fingerprint(after))
 
     def _roll_forward(self, staging: Path) -> None:
