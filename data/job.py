@@ -1,0 +1,341 @@
+"""The data stage's job: read a cluster's log, bring the lake up to the end of a day, and check what came in.
+
+A load reads the log and keeps each job once. The days asked for are replaced by what the log says now; days before them that late
+accounting may still touch (`lookback_days`, and any nights that were missed) are merged, so that a log that was rotated takes
+nothing away. A night in the past leaves later days and the open jobs alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runcast.data.asof import cut_us, day_number, day_of, ended_at, local_days, microseconds, seen_at
+from runcast.data.cluster import Cluster
+from runcast.data.errors import LakeError, SourceError, TooManyRejects
+from runcast.data.lake import Lake, conform, sort_order
+from runcast.data.schema import JOBS, REJECTS
+from runcast.data.settings import Settings
+from runcast.data.sources.batch import Batch, Reject
+
+Integers = npt.NDArray[np.int64]
+
+_KEY_COLUMNS = ("job_key", "submit_time", "start_time", "end_time", "state")
+_NEVER = np.iinfo(np.int64).min  # day of a job that has not ended
+_NO_CUT = np.iinfo(np.int64).max
+_SHOWN = 20  # dates and reasons named in a report, which must stay small
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What one load did.
+
+    rows_in == accepted + rejected + skipped; accepted == ended + open + duplicates + left out.
+    """
+
+    cluster: str
+    first: str | None  # first local date that was replaced; null where the log held no ended job
+    last: str
+    as_of_us: int  # cut, microseconds UTC
+    rows_in: int
+    accepted: int
+    rejected: int
+    skipped: dict[str, int]
+    rejected_by_reason: dict[str, int]
+    notes: dict[str, int]
+    ended: int
+    open: int
+    duplicates: int  # rows of a job that another row, of this load or of the lake, tells more of
+    left_out: dict[str, int]  # submitted_later, ended_before (what may still change), open_in_the_past
+    partitions: int  # dates with jobs in the lake, after the load
+    written: tuple[str, ...]  # files of the lake that changed; the latest of them
+    written_count: int
+    removed_count: int
+    fingerprint: str  # of the cluster's jobs: equal means equal bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values, below 10 kB whatever the load."""
+        return asdict(self)
+
+
+@dataclass
+class _Seen:
+    """What a load has read of the log: counts, and the rows that matter."""
+
+    rows_in: int = 0
+    accepted: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    jobs: pa.Table = field(default_factory=JOBS.empty_table)
+    ended_before: pa.Table = field(default_factory=lambda: JOBS.empty_table().select(_KEY_COLUMNS))  # keys only
+
+
+def ingest(
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    first: date | None = None,
+    last: date | None = None,
+    wait_s: float = 0.0,
+    progress: Callable[[int], None] = lambda rows_in: None,
+) -> IngestReport:
+    """Bring the cluster's lake to the end of `last` (null: of the log), replacing the days from `first` (null: all in the log).
+
+    Raises SourceError for a log that cannot be read, TooManyRejects above the cluster's limit, LakeError where another load still
+    runs after `wait_s`; nothing is written then.
+    """
+    from runcast.data.sources.registry import read_source
+
+    lake = Lake(settings.lake)
+    with lake.lock(cluster.name, wait_s):
+        return load(cluster, lake, read_source(cluster, settings), first=first, last=last, progress=progress)
+
+
+def load(
+    cluster: Cluster,
+    lake: Lake,
+    batches: Iterable[Batch],
+    *,
+    first: date | None = None,
+    last: date | None = None,
+    progress: Callable[[int], None] = lambda rows_in: None,
+) -> IngestReport:
+    """`ingest` of batches that are at hand."""
+    if first and last and first > last:
+        raise LakeError(f"{cluster.name}: asked for {first} to {last}; the first day must not be after the last")
+    loaded = lake.as_of_us(cluster.name)
+    seen = _read_log(
+        cluster, lake, batches, _merge_from(cluster, first, loaded), cut_us(last, cluster.zone) if last else _NO_CUT, progress
+    )
+    _refuse(cluster, seen)
+
+    cut = cut_us(last or _last_day(seen.jobs, cluster), cluster.zone)
+    is_past = loaded is not None and cut < loaded
+    jobs = _without_open(seen) if is_past else seen.jobs
+    asked = _asked_days(jobs, cluster, first, cut)
+    existing, touched = _related(cluster, lake, jobs, asked, with_open=first is not None or is_past)
+
+    rows = pa.concat_tables([existing, jobs])
+    winners = latest_rows(pa.concat_tables([rows.select(_KEY_COLUMNS), seen.ended_before]))
+    seen.left_out["ended_before"] += int((winners >= rows.num_rows).sum())
+    winners = winners[winners < rows.num_rows]
+    is_new, is_open = winners >= existing.num_rows, _end_days(rows, cluster)[winners] == _NEVER
+    kept = _gathered(rows, np.concatenate([_in_order(rows, winners[~is_open]), winners[is_open]]))
+    ended_count = int((~is_open).sum())
+
+    change = lake.replace(
+        cluster.name,
+        ended=_by_day(kept.slice(0, ended_count), cluster, touched),
+        open_jobs=kept.slice(ended_count),
+        as_of_us=loaded if is_past else cut,
+        rejects=_all_rejects(cluster, lake, seen.rejects, keep=first is not None or is_past),
+    )
+    left_out = {name: count for name, count in sorted(seen.left_out.items()) if count}
+    return IngestReport(
+        cluster=cluster.name,
+        first=day_of(asked[0]).isoformat() if asked else None,
+        last=day_of(int(local_days(np.array([cut - 1]), cluster.zone)[0])).isoformat(),
+        as_of_us=cut,
+        rows_in=seen.rows_in,
+        accepted=seen.accepted,
+        rejected=len(seen.rejects),
+        skipped=_largest(seen.skipped),
+        rejected_by_reason=_largest(Counter(reject.reason for reject in seen.rejects)),
+        notes=_largest(seen.notes),
+        ended=int((is_new & ~is_open).sum()),
+        open=int((is_new & is_open).sum()),
+        duplicates=seen.accepted - int(is_new.sum()) - sum(left_out.values()),
+        left_out=left_out,
+        partitions=len(lake.dates(cluster.name)),
+        written=change.written[-_SHOWN:],
+        written_count=len(change.written),
+        removed_count=len(change.removed),
+        fingerprint=change.fingerprint,
+    )
+
+
+def latest_rows(keys: pa.Table) -> Integers:
+    """Positions, ascending, of the row that tells most of each job: job_key, submit_time, start_time, end_time, state are read.
+
+    The later start wins (a requeued job goes on), then a row that has ended over one that has not, then the later end, then the
+    later row. Equal keys have equal submission times, by what a key is: only rows that share one are compared.
+    """
+    submitted = microseconds(keys["submit_time"])
+    order = np.argsort(submitted, kind="stable")
+    same = np.flatnonzero(submitted[order][1:] == submitted[order][:-1])
+    suspects = np.unique(order[np.concatenate([same, same + 1])])
+    if not len(suspects):
+        return np.arange(keys.num_rows)
+    some = keys.take(pa.array(suspects))
+    codes = some["job_key"].combine_chunks().dictionary_encode().indices.to_numpy()
+    end = microseconds(ended_at(some))
+    ranked = np.lexsort((np.arange(len(suspects)), end, end != _NEVER, microseconds(some["start_time"]), codes))
+    loses = np.append(codes[ranked][1:] == codes[ranked][:-1], False)
+    return np.delete(np.arange(keys.num_rows), suspects[ranked[loses]])
+
+
+def _read_log(
+    cluster: Cluster,
+    lake: Lake,
+    batches: Iterable[Batch],
+    merge_from: int | None,
+    cut: int,
+    progress: Callable[[int], None],
+) -> _Seen:
+    """Go through the log once, keeping the jobs as they stood at `cut` and, of those that ended before `merge_from`, the keys.
+
+    A job that the lake holds as open is kept whenever it ended: it is upgraded, however late the log tells of it.
+    """
+    seen = _Seen()
+    open_keys = lake.read_open(cluster.name)["job_key"].combine_chunks()
+    kept, before = [seen.jobs], [seen.ended_before]
+    for batch in batches:
+        seen.rows_in += batch.rows_in
+        seen.accepted += batch.jobs.num_rows
+        seen.skipped.update(batch.skipped)
+        seen.notes.update(batch.notes)
+        seen.rejects.extend(batch.rejects)
+        jobs = conform(batch.jobs, JOBS, f"{cluster.name}: the source's batch")
+        visible = seen_at(jobs, cut)
+        seen.left_out["submitted_later"] += jobs.num_rows - visible.num_rows
+        jobs = visible
+        if merge_from is not None:
+            days = _end_days(jobs, cluster)
+            is_before = (days != _NEVER) & (days < merge_from) & ~pc.is_in(jobs["job_key"], open_keys).to_numpy()
+            before.append(jobs.select(_KEY_COLUMNS).filter(pa.array(is_before)))
+            jobs = jobs.filter(pa.array(~is_before))
+        kept.append(jobs)
+        progress(seen.rows_in)
+    seen.jobs, seen.ended_before = pa.concat_tables(kept), pa.concat_tables(before)
+    return seen
+
+
+def _refuse(cluster: Cluster, seen: _Seen) -> None:
+    if seen.rows_in == 0:
+        raise SourceError(f"{cluster.name}: {', '.join(cluster.source.paths)} hold no records. Nothing was written.")
+    rejected, records = len(seen.rejects), len(seen.rejects) + seen.accepted
+    if records and rejected / records > cluster.source.reject_share_at_most:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(r.reason for r in seen.rejects).most_common(3))
+        sample = seen.rejects[0]
+        raise TooManyRejects(
+            f"{cluster.name}: {rejected} of {records} records were refused ({rejected / records:.1%}), "
+            f"{cluster.source.reject_share_at_most:.1%} are allowed: {reasons}. The first is {sample.file}:{sample.line}: "
+            f"{sample.raw[:200]!r}. Nothing was written. Is source.format right ({cluster.source.format})? "
+            "Else raise source.reject_share_at_most."
+        )
+
+
+def _merge_from(cluster: Cluster, first: date | None, loaded: int | None) -> int | None:
+    """First day whose jobs are taken in: look-back before `first`, or before the first night that was missed; null: every day."""
+    if first is None:
+        return None
+    days = day_number(first)
+    if loaded is not None:
+        days = min(days, int(local_days(np.array([loaded]), cluster.zone)[0]))
+    return days - int(np.ceil(cluster.lookback_days))
+
+
+def _last_day(jobs: pa.Table, cluster: Cluster) -> date:
+    """Local day of the latest thing that the log tells of."""
+    latest = max(int(microseconds(jobs[name]).max(initial=_NEVER)) for name in ("submit_time", "start_time", "end_time"))
+    if latest == _NEVER:
+        raise SourceError(f"{cluster.name}: the log holds no job, so it has no last day. Nothing was written.")
+    return day_of(int(local_days(np.array([latest]), cluster.zone)[0]))
+
+
+def _without_open(seen: _Seen) -> pa.Table:
+    """The ended jobs: those that are open at a cut in the past were settled by a later load."""
+    has_ended = pc.is_valid(ended_at(seen.jobs))
+    ended = seen.jobs.filter(has_ended)
+    seen.left_out["open_in_the_past"] += seen.jobs.num_rows - ended.num_rows
+    return ended
+
+
+def _asked_days(jobs: pa.Table, cluster: Cluster, first: date | None, cut: int) -> range:
+    """Days that are replaced: from `first`, or from the first day on which a job of the log ended, to the cut."""
+    stop = int(local_days(np.array([cut - 1]), cluster.zone)[0]) + 1
+    if first is not None:
+        return range(day_number(first), stop)
+    days = _end_days(jobs, cluster)
+    days = days[days != _NEVER]
+    return range(int(days.min()), stop) if len(days) else range(0)
+
+
+def _related(cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, *, with_open: bool) -> tuple[pa.Table, set[int]]:
+    """The lake's rows that this load may settle or that may outdo its rows, and the days whose partitions are made anew.
+
+    Those are the days asked for (whose present rows do not count), days on which a late job ended, and any other day since the
+    first submission of the load that holds one of its jobs: a requeued job may have ended there before.
+    """
+    present = {day_number(date.fromisoformat(day)) for day in lake.dates(cluster.name)}
+    days = _end_days(jobs, cluster)
+    touched = {int(day) for day in np.unique(days) if day != _NEVER}
+    merged = (touched - set(asked)) & present
+    if others := sorted(day for day in present - touched - set(asked) if day >= _first_submitted(jobs, cluster)):
+        keys = jobs["job_key"].combine_chunks()
+        for day in others:
+            theirs = lake.read_ended(cluster.name, [day_of(day).isoformat()], ["job_key"])["job_key"]
+            if pc.any(pc.is_in(theirs, keys), min_count=0).as_py():
+                merged.add(day)
+    existing = lake.read_ended(cluster.name, [day_of(day).isoformat() for day in sorted(merged)])
+    if with_open:
+        existing = pa.concat_tables([existing, lake.read_open(cluster.name)])
+    return existing, touched | merged | (present & set(asked))
+
+
+def _first_submitted(jobs: pa.Table, cluster: Cluster) -> float:
+    submitted = microseconds(jobs["submit_time"])
+    return int(local_days(submitted.min(keepdims=True), cluster.zone)[0]) if len(submitted) else float("inf")
+
+
+def _end_days(jobs: pa.Table, cluster: Cluster) -> Integers:
+    """Local day number of each job's end, _NEVER where it has not ended."""
+    ended = microseconds(ended_at(jobs))
+    days = np.full(len(ended), _NEVER)
+    days[ended != _NEVER] = local_days(ended[ended != _NEVER], cluster.zone)
+    return days
+
+
+def _in_order(rows: pa.Table, positions: Integers) -> Integers:
+    """`positions` in the lake's order: a partition is then a slice, which costs nothing."""
+    return positions[sort_order(rows.select(["job_key", "submit_time", "end_time"]).take(pa.array(positions)))]
+
+
+def _gathered(rows: pa.Table, positions: Integers) -> pa.Table:
+    """The rows at `positions`, each column in one piece; one column at a time is held twice."""
+    schema, at, columns = rows.schema, pa.array(positions), []
+    while rows.num_columns:
+        columns.append(rows.column(0).take(at).combine_chunks())
+        rows = rows.remove_column(0)
+    return pa.table(columns, schema=schema)
+
+
+def _by_day(ended: pa.Table, cluster: Cluster, touched: set[int]) -> dict[str, pa.Table]:
+    """The jobs of each touched day; `ended` is in the order of its ends."""
+    days, wanted = _end_days(ended, cluster), sorted(touched)
+    starts, ends = np.searchsorted(days, wanted, side="left"), np.searchsorted(days, wanted, side="right")
+    return {day_of(day).isoformat(): ended.slice(a, b - a) for day, a, b in zip(wanted, starts, ends, strict=True)}
+
+
+def _all_rejects(cluster: Cluster, lake: Lake, rejects: list[Reject], *, keep: bool) -> pa.Table:
+    """The load's rejects as a table, by file and line, each once; with those of earlier loads where the log is read in parts."""
+    found = {(cluster.name, *reject) for reject in rejects}
+    if keep:
+        found |= {tuple(row.values()) for row in lake.read_rejects(cluster.name).to_pylist()}
+    rows = sorted(found, key=lambda row: (row[1], row[2], row[3], row[5], row[4] or ""))
+    return pa.table([list(column) for column in zip(*rows, strict=True)] or [[] for _ in REJECTS], schema=REJECTS)
+
+
+def _largest(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent names, and the sum of the others as `other`, so that totals stay what they are."""
+    shown = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN])
+    rest = counts.total() - sum(shown.values())
+    return shown | ({"other": shown.get("other", 0) + rest} if rest else {})
