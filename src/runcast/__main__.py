@@ -1,0 +1,5 @@
+"""`python -m runcast` is the command line."""
+
+from runcast.cli import main
+
+main()

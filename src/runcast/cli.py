@@ -1,0 +1,317 @@
+"""The command line: each command reads the settings, calls one job and shows its result; `--json` prints it as JSON.
+
+An error that Runcast raises on purpose is printed as one message (exit code 1; 2 for a night that a quality check stopped);
+anything else is a fault of ours and keeps its traceback.
+"""
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from runcast import night, show
+from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
+from runcast.data.errors import QualityStop, RuncastError
+from runcast.data.settings import Settings, read_settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Runtime forecasts for GPU and HPC jobs, learned nightly from a cluster's own log.",
+)
+clusters_app = typer.Typer(no_args_is_help=True, help="The cluster files: list them, check them.")
+app.add_typer(clusters_app, name="clusters")
+
+out = Console()
+err = Console(stderr=True)
+
+ClusterName = Annotated[str, typer.Option("--cluster", "-c", help="The cluster: its file's name without .yaml.")]
+Day = Annotated[str | None, typer.Option("--date", help="Day YYYY-MM-DD in the cluster's zone; default: the latest one that is complete.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except QualityStop as error:
+        err.print(f"[bold red]stopped:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(2)
+    except RuncastError as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+
+
+@clusters_app.command("list")
+def clusters_list(as_json: AsJson = False) -> None:
+    """List every cluster file and whether it can be used."""
+    settings = read_settings()
+    rows = [_cluster_row(path, settings) for path in sorted(settings.clusters.glob("*.yaml"))]
+    _result(rows, as_json, show.clusters_table(rows, settings))
+
+
+@clusters_app.command("check")
+def clusters_check(
+    names: Annotated[list[str] | None, typer.Argument(help="Clusters to check; default: all.")] = None, as_json: AsJson = False
+) -> None:
+    """Check cluster files: the keys, the values, the adapter's options, and that the log's files are there."""
+    settings = read_settings()
+    paths = sorted(settings.clusters.glob("*.yaml"))
+    unknown = sorted(set(names or ()) - {path.stem for path in paths})
+    if unknown:
+        raise typer.BadParameter(f"no cluster file for {', '.join(unknown)} in {settings.clusters}")
+    rows = [_cluster_row(path, settings) for path in paths if not names or path.stem in names]
+    _result(rows, as_json, show.clusters_table(rows, settings))
+    if any(row["problem"] and not row["refused"] for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(as_json: AsJson = False) -> None:
+    """Write the demo clusters' logs: made up, in three real formats, below RUNCAST_HOME/demo."""
+    from runcast.data.demo import write_demo
+
+    settings = read_settings()
+    with _progress("writing the demo logs", as_json):
+        written = write_demo(settings.home / "demo")
+    _result(show.demo_json(written), as_json, "\n".join(show.demo_lines(written)))
+
+
+@app.command()
+def ingest(
+    cluster: ClusterName,
+    date: Day = None,
+    first: Annotated[str | None, typer.Option("--from", help="First day to load.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day to load.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Load all that the log holds.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read the log into the lake: jobs, rejects and counts."""
+    from runcast.data.job import ingest as load
+
+    settings, chosen = _open(cluster)
+    if sum([date is not None, first is not None or last is not None, everything]) != 1:
+        raise typer.BadParameter("name what to load: one of --date D, --from D --to D, or --all")
+    from_day, to_day = (date, date) if date else (first, last)
+    with _progress(f"{cluster}: reading the log", as_json):
+        report = load(chosen, settings, first=_day(from_day), last=_day(to_day))
+    _result(report.to_json(), as_json, show.ingest_lines(report.to_json()))
+
+
+def _stage_command(name: str, doc: str) -> None:
+    """Add the command that runs one stage of a night."""
+
+    def command(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+        settings, chosen = _open(cluster)
+        day = date or _default_day(chosen, settings)
+        with _progress(f"{cluster}: {night.BY_NAME[name].title}, night of {day}", as_json):
+            record = night.run_stage(name, cluster, day)
+        _result(record, as_json, show.record_lines(record))
+
+    command.__doc__ = doc
+    app.command(name)(command)
+
+
+_stage_command("quality", "Check what is in the lake for a day; exit code 2 when a stop check failed.")
+_stage_command("features", "Build the feature table of all jobs known on a day.")
+
+
+@app.command()
+def train(
+    cluster: ClusterName,
+    date: Day = None,
+    kind: Annotated[list[str] | None, typer.Option("--kind", help="Kind to train, repeatable; default: every model kind.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the models on all that had ended by the end of a day."""
+    settings, chosen = _open(cluster)
+    day = date or _default_day(chosen, settings)
+    records = []
+    for name in kind or night.MODEL_KINDS:
+        if name not in night.MODEL_KINDS:
+            raise typer.BadParameter(f"no model kind {name!r}; known are {', '.join(night.MODEL_KINDS)}")
+        with _progress(f"{cluster}: {night.BY_NAME[f'train_{name}'].title}, night of {day}", as_json):
+            records.append(night.run_stage(f"train_{name}", cluster, day))
+    _result(records, as_json, "\n".join(show.record_lines(record) for record in records))
+
+
+@app.command()
+def evaluate(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+    """Judge the models on the latest jobs of a night, beside the baselines; write the report."""
+    settings, chosen = _open(cluster)
+    day = date or _default_day(chosen, settings)
+    with _progress(f"{cluster}: {night.BY_NAME['evaluate'].title}, night of {day}", as_json):
+        night.run_stage("evaluate", cluster, day)
+    report = show.read_report(settings, cluster, day)
+    _result(report, as_json, show.report_table(report))
+
+
+@app.command()
+def nightly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+    """Run a whole night: ingest, quality, features, train, evaluate, register, promote, export."""
+    settings, chosen = _open(cluster)
+    with _progress(f"{cluster}: which day", as_json):
+        day = date or _default_day(chosen, settings)
+    records = {}
+    for stage in night.STAGES:
+        with _progress(f"{cluster}, night of {day}: {stage.title}", as_json):
+            records[stage.name] = night.run_stage(stage.name, cluster, day)
+        if not as_json:
+            out.print(show.stage_line(records[stage.name]), soft_wrap=True)
+    _result(records, as_json, show.nights_table(settings, [cluster], day))
+
+
+@app.command()
+def replay(
+    cluster: ClusterName,
+    first: Annotated[str | None, typer.Option("--from", help="First day of the test jobs, by submission.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day of the test jobs, by submission.")] = None,
+    test_share: Annotated[float | None, typer.Option("--test-share", min=0.001, max=0.999, help="Latest share of jobs to test on.")] = None,
+    every: Annotated[str, typer.Option("--every", help="How often models are retrained: once, weekly or nightly.")] = "once",
+    predictions: Annotated[Path | None, typer.Option("--predictions", help="Write one row per test job and predictor to this Parquet.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a whole log: jobs arrive in order, forecasts use only what had ended; every predictor beside every baseline."""
+    from runcast.data.job import ingest as load
+    from runcast.evaluation.job import replay as run_replay
+
+    settings, chosen = _open(cluster)
+    if test_share is not None and (first or last):
+        raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
+    with _progress(f"{cluster}: reading the log", as_json):
+        load(chosen, settings, first=None, last=None)
+    with _progress(f"{cluster}: replaying, models trained {every}", as_json) as say:
+        result = run_replay(
+            chosen,
+            settings,
+            every=every,
+            test_share=test_share,
+            first=_day(first),
+            last=_day(last),
+            predictions=predictions,
+            progress=say,
+        )
+    _result(result, as_json, show.report_table(result))
+
+
+@app.command()
+def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+    """Write the champion's bundle for the scheduler and point `current` at it."""
+    settings, chosen = _open(cluster)
+    day = date or _default_day(chosen, settings)
+    with _progress(f"{cluster}: {night.BY_NAME['export'].title}", as_json):
+        record = night.run_stage("export", cluster, day)
+    _result(record, as_json, show.record_lines(record))
+
+
+@app.command()
+def predict(bundle: Annotated[Path, typer.Option("--bundle", help="Folder of the bundle, for example var/bundles/NAME/current.")]) -> None:
+    """Read jobs as JSON lines, write forecasts as JSON lines; a job that cannot be read gets an error line of its own."""
+    from runcast.scheduler.predictor import Predictor
+
+    predictor = Predictor.load(bundle)
+    bad = 0
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            answer: dict[str, Any] = predictor.predict(json.loads(line))
+        except (RuncastError, ValueError) as error:
+            answer, bad = {"error": str(error)}, bad + 1
+        sys.stdout.write(json.dumps(answer) + "\n")
+    if bad:
+        err.print(f"{bad} jobs could not be read")
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None, as_json: AsJson = False) -> None:
+    """Show the latest night of each cluster: models, errors, verdict, version, bundle."""
+    settings = read_settings()
+    names = [cluster] if cluster else [name for name in read_clusters(settings.clusters) if night.nights(settings, name)]
+    rows = show.status_rows(settings, names)
+    _result(rows, as_json, show.status_table(rows))
+
+
+@app.command()
+def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
+    """Go back to the previous champion and its bundle."""
+    from runcast.registry.job import rollback as go_back
+
+    settings, chosen = _open(cluster)
+    record = go_back(chosen, settings)
+    _result(record, as_json, show.record_lines(record))
+
+
+def _open(name: str) -> tuple[Settings, Cluster]:
+    settings = read_settings()
+    return settings, find_cluster(settings.clusters, name)
+
+
+def _default_day(cluster: Cluster, settings: Settings) -> str:
+    """Yesterday for a cluster that runs every night; the last day that holds an ended job for a finished log."""
+    if cluster.schedule:
+        return night.latest_complete_day(cluster, dt.datetime.now(dt.UTC))
+    from runcast.data.job import ingest as load
+    from runcast.data.lake import Lake
+
+    load(cluster, settings, first=None, last=None)
+    return max(Lake(settings.lake).dates(cluster.name))
+
+
+def _day(text: str | None) -> dt.date | None:
+    if text is None:
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a day; write YYYY-MM-DD") from None
+
+
+def _result(value: Any, as_json: bool, shown: Any) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(value, indent=1) + "\n")
+    else:
+        out.print(shown, soft_wrap=isinstance(shown, str))
+
+
+@contextmanager
+def _progress(text: str, quiet: bool) -> Iterator[Any]:
+    """Show a spinner with `text` on standard error while the block runs; yields a function that changes the text."""
+    if quiet or not err.is_terminal:
+        yield lambda more: None
+        return
+    with err.status(escape(text)) as spinner:
+        yield lambda more: spinner.update(escape(f"{text} ({more})"))
+
+
+def _cluster_row(path: Path, settings: Settings) -> dict[str, Any]:
+    """Describe one cluster file; `problem` says why it cannot be used now."""
+    from runcast.data.sources.registry import check_source
+
+    try:
+        cluster = read_cluster(path)
+    except RuncastError as error:
+        return {"name": path.stem, "format": "", "time_zone": "", "schedule": None, "problem": str(error), "refused": None}
+    problem = cluster.refused
+    if problem is None:
+        try:
+            check_source(cluster, settings)
+        except RuncastError as error:
+            problem = str(error)
+    return {
+        "name": cluster.name,
+        "format": cluster.source.format,
+        "time_zone": cluster.time_zone,
+        "schedule": cluster.schedule,
+        "problem": problem,
+        "refused": cluster.refused,
+    }

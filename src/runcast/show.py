@@ -1,0 +1,164 @@
+"""What the terminal shows: tables and lines made from the records and reports that the stages keep. Reads them, computes nothing."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from runcast import night
+from runcast.data.settings import Settings
+
+Record = Mapping[str, Any]
+
+
+def percent(value: float | None) -> str:
+    """Format a share; a dash where it is not known."""
+    return "–" if value is None or value != value else f"{100 * value:.1f} %"
+
+
+def factor(value: float | None) -> str:
+    """Format an error factor; a dash where it is not known."""
+    return "–" if value is None or value != value else f"×{value:.2f}"
+
+
+def clusters_table(rows: Sequence[Record], settings: Settings) -> Table:
+    table = Table("cluster", "format", "zone", "schedule", "state", title=f"Cluster files in {settings.clusters}")
+    for row in rows:
+        state = f"[yellow]{escape(row['problem'])}[/]" if row["problem"] else "[green]ready[/]"
+        table.add_row(row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand", state)
+    return table
+
+
+def read_report(settings: Settings, cluster_name: str, day: str) -> dict[str, Any]:
+    """Return the report of one night as it was written."""
+    report: dict[str, Any] = json.loads(report_path(settings, cluster_name, day).with_suffix(".json").read_text())
+    return report
+
+
+def report_path(settings: Settings, cluster_name: str, day: str) -> Path:
+    return settings.reports / cluster_name / day / "report.html"
+
+
+def report_table(report: Record) -> Table:
+    """One row per predictor: its errors on all and on recurring jobs, and the coverage at each target."""
+    targets = sorted({target for row in report["coverage"].values() for target in row})
+    table = Table(
+        "predictor",
+        "MdAPE",
+        "within 25 %",
+        "factor",
+        "MdAPE recurring",
+        "p90 covers",
+        *[f"coverage at {percent(float(target))}" for target in targets],
+        title=f"{report['cluster']}: {report['jobs']} test jobs",
+    )
+    for name, slices in report["predictors"].items():
+        everything, recurring = slices["all"], slices.get("recurring", {})
+        table.add_row(
+            name,
+            percent(everything.get("mdape")),
+            percent(everything.get("within_25")),
+            factor(everything.get("error_factor")),
+            percent(recurring.get("mdape")),
+            percent(everything.get("p90_coverage")),
+            *[percent(report["coverage"][name].get(target)) for target in targets],
+        )
+    return table
+
+
+def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the latest night of each cluster as plain values."""
+    return [row for name in names if (days := night.nights(settings, name)) for row in night_rows(settings, name, days[-1])]
+
+
+def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
+    """Return one row per model of a night: errors beside the best baseline, coverage, verdict, version, bundle."""
+    stages = night.read_night(settings, name, day)
+    missing = next((stage.name for stage in night.STAGES if stage.name not in stages), None)
+    if "evaluate" not in stages:
+        return [{"cluster": name, "day": day, "model": None, "verdict": f"no night: stopped before {missing}"}]
+    report = read_report(settings, name, day)
+    rows = []
+    for kind in night.MODEL_KINDS:
+        slices = report["predictors"].get(kind)
+        verdict = report["verdicts"].get(kind, {})
+        version = stages.get("register", {}).get("versions", {}).get(kind)
+        rows.append(
+            {
+                "cluster": name,
+                "day": day,
+                "model": kind,
+                "jobs": report["jobs"],
+                "all": slices["all"] if slices else None,
+                "recurring": slices.get("recurring") if slices else None,
+                "best_baseline": verdict.get("best_baseline"),
+                "best_baseline_value": verdict.get("best_baseline_value"),
+                "coverage": report["coverage"].get(kind, {}),
+                "verdict": verdict.get("text", ""),
+                "version": version,
+                "champion": kind in stages.get("promote", {}).get("champions", {}),
+                "bundle": stages.get("export", {}).get("bundle"),
+            }
+        )
+    return rows
+
+
+def status_table(rows: Sequence[Record]) -> Table:
+    table = Table("cluster", "night", "model", "jobs", "factor: all", "recurring", "best baseline", "at 8.9 %", "at 10.8 %", "verdict", "version")
+    last = None
+    for row in rows:
+        fresh = row["cluster"] != last
+        last = row["cluster"]
+        if row["model"] is None:
+            table.add_row(row["cluster"], row["day"], "", "", "", "", "", "", "", f"[red]{escape(row['verdict'])}[/]", "")
+            continue
+        everything, recurring = row["all"] or {}, row["recurring"] or {}
+        version = f"{row['version']}{' champion' if row['champion'] else ''}" if row["version"] else "–"
+        table.add_row(
+            row["cluster"] if fresh else "",
+            row["day"] if fresh else "",
+            row["model"],
+            str(row["jobs"]),
+            factor(everything.get("error_factor")),
+            factor(recurring.get("error_factor")),
+            f"{factor(row['best_baseline_value'])} {row['best_baseline'] or ''}",
+            percent(row["coverage"].get("0.089")),
+            percent(row["coverage"].get("0.108")),
+            escape(row["verdict"]),
+            version,
+        )
+    return table
+
+
+def nights_table(settings: Settings, names: Sequence[str], day: str) -> Table:
+    """The table that `make run` and `runcast nightly` end with."""
+    return status_table([row for name in names for row in night_rows(settings, name, day)])
+
+
+def what_next(settings: Settings, name: str, day: str) -> str:
+    """Where to look and what to try, after a first night."""
+    return "\n".join(
+        [
+            f"Report:  {report_path(settings, name, day)}   (opens without a network)",
+            f"Bundle:  {settings.bundles / name / 'current'}",
+            "Ask it:  echo '{\"user\": \"ada\", \"cpu_count\": 8, \"submit_time\": \"2026-07-01T09:00:00Z\"}' \\",
+            f"           | .venv/bin/runcast predict --bundle {settings.bundles / name / 'current'}",
+            "Browse:  make ui            (Airflow and MLflow on loopback)",
+            "Yours:   README.md, 'Your own cluster in five minutes'",
+        ]
+    )
+
+
+def record_lines(record: Record) -> str:
+    """One line per value of a stage's record, nested values as JSON."""
+    return "\n".join(f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in record.items())
+
+
+def stage_line(record: Record) -> str:
+    """Say in one line what a stage did."""
+    known = {"cluster", "day", "stage"}
+    plain = [f"{key} {value}" for key, value in record.items() if key not in known and isinstance(value, (int, float, str)) and value != ""]
+    return f"  {record['stage']}: {', '.join(plain[:8])}"
