@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines are shared: an example that waits for its turn is not a fault. The same examples every time, everywhere; `make fuzz` looks wider.
+settings.register_profile("runcast", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("runcast")
 
 
 @pytest.fixture(scope="session")
