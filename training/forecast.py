@@ -5,6 +5,7 @@ All durations are seconds. A forecast is advice: it orders and plans, it never b
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,11 @@ class Forecast:
 
     def __len__(self) -> int:
         return len(self.p50_s)
+
+
+def hard_limit_s(time_limit_s: NDArray[Any], is_limit_hard: NDArray[Any]) -> Floats:
+    """Return the limits that kill, NaN elsewhere, from the features of these names."""
+    return np.where(is_limit_hard == 1, time_limit_s, np.nan).astype(np.float64)
 
 
 def clip(

