@@ -83,7 +83,9 @@ def require_passed(report: GateReport, *, cluster: str, kind: str, data: str) ->
     """Raise GateNotPassed unless `report` is the passed verdict on this cluster's model of these data."""
     for name, expected, found in (("cluster", cluster, report.cluster), ("kind", kind, report.kind), ("data", data, report.data)):
         if expected != found:
-            raise GateNotPassed(f"{cluster}/{kind}: the report is about {name} {found!r}, expected {expected!r}; evaluate this model first")
+            raise GateNotPassed(
+                f"{cluster}/{kind}: the report is about {name} {found!r}, expected {expected!r}; evaluate this model first"
+            )
     if not report.passed:
         raise GateNotPassed(f"{cluster}/{kind} of {report.day}: {report.sentence}. The champion stays.")
 
@@ -92,7 +94,11 @@ def _is_a_model(kind: str, distinct_answers: int, fallback_reason: str | None) -
     if fallback_reason is not None:
         return GateResult("is_a_model", False, fallback_reason)
     passed = distinct_answers > 1
-    return GateResult("is_a_model", passed, f"{kind} gives {distinct_answers} different answers" + ("" if passed else ": a constant is no model"))
+    return GateResult(
+        "is_a_model",
+        passed,
+        f"{kind} gives {distinct_answers} different answers" + ("" if passed else ": a constant is no model"),
+    )
 
 
 def _has_enough_jobs(jobs: int, min_jobs: int) -> GateResult:
@@ -101,8 +107,10 @@ def _has_enough_jobs(jobs: int, min_jobs: int) -> GateResult:
 
 def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> GateResult:
     """Check one configured gate: its bounds, and the best baseline on the same rows."""
-    value = _number(gate, kind, scores, coverage)
     where = f"{gate.metric} on {gate.rows} jobs"
+    if ":" in gate.rows and gate.rows not in scores[kind]:  # a state or a group that no test job has tonight
+        return GateResult(_name(gate), False, f"{where} has no value: the slice has no jobs")
+    value = _number(gate, kind, scores, coverage)
     if value is None:
         return GateResult(_name(gate), False, f"{where} has no value: the slice has no jobs")
     conditions: list[tuple[bool, str]] = []
@@ -116,14 +124,18 @@ def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: 
     return GateResult(_name(gate), passed, f"{kind}: {where} is {value:.4g}; " + "; ".join(text for _, text in conditions))
 
 
-def _beats_best_baseline(gate: Gate, value: float, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> tuple[bool, str]:
+def _beats_best_baseline(
+    gate: Gate, value: float, scores: Scores, coverage: Coverage, baselines: Sequence[str]
+) -> tuple[bool, str]:
     if gate.metric.startswith(COVERAGE_PREFIX):
         best = max(baselines, key=lambda name: _number(gate, name, scores, coverage) or 0.0)
         bound = _number(gate, best, scores, coverage) or 0.0
         return value > bound, f"the best baseline ({best}) has {bound:.4g}"
     better = BY_NAME[gate.metric].better
     if better == "neither":
-        raise UnknownNumber(f"gate on {gate.metric}: neither more nor less of it is better; set at_most or at_least, and than_best_baseline: false")
+        raise UnknownNumber(
+            f"gate on {gate.metric}: neither more nor less of it is better; set at_most or at_least, and than_best_baseline: false"
+        )
     best = best_of(scores, baselines, gate.metric, gate.rows)
     bound_or_none = scores[best][gate.rows][gate.metric]
     if bound_or_none is None:
@@ -137,7 +149,9 @@ def _number(gate: Gate, name: str, scores: Scores, coverage: Coverage) -> float 
     if gate.metric.startswith(COVERAGE_PREFIX):
         target = gate.metric.removeprefix(COVERAGE_PREFIX)
         if target not in coverage[name] or gate.rows != "all":
-            raise UnknownNumber(f"gate on {gate.metric}, rows {gate.rows!r}: coverage is known on all jobs at {', '.join(coverage[name])}")
+            raise UnknownNumber(
+                f"gate on {gate.metric}, rows {gate.rows!r}: coverage is known on all jobs at {', '.join(coverage[name])}"
+            )
         return coverage[name][target]
     if gate.metric not in BY_NAME:
         raise UnknownNumber(f"gate on {gate.metric!r}: known metrics are {', '.join(BY_NAME)} and {COVERAGE_PREFIX}<target>")

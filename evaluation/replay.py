@@ -102,7 +102,7 @@ def replay(
     for done, (cut_us, start, stop) in enumerate(zip(moments, starts, [*starts[1:], len(rows)], strict=True), 1):
         if start < stop:
             last = fit_at(matrix, cut_us, kinds, training)
-            for kind, forecast in answer(last, matrix, rows[start:stop]).items():
+            for kind, forecast in answer(last, matrix.take(rows[start:stop])).items():
                 pieces[kind].append(forecast)
             fallbacks |= {kind: one.fallback_reason for kind, one in last.fitted.items() if one.fallback_reason}
             told.append((cut_us, len(last.rows), int(stop - start)))
@@ -126,7 +126,8 @@ def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_],
         }
     )
     tables = [
-        shared.assign(predictor=kind, **{name: getattr(done.forecasts[kind], name) for name in PREDICTION_COLUMNS[6:]}) for kind in kinds
+        shared.assign(predictor=kind, **{name: getattr(done.forecasts[kind], name) for name in PREDICTION_COLUMNS[6:]})
+        for kind in kinds
     ]
     table = pd.concat(tables, ignore_index=True)[list(PREDICTION_COLUMNS)]
     if len(table) != jobs * len(kinds):

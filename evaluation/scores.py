@@ -22,7 +22,10 @@ def score(actual_s: Floats, forecasts: Mapping[str, Forecast], slices: Sequence[
     """Return every metric of every predictor on every slice."""
     return {
         name: {
-            one.name: {metric.name: _or_none(metric.compute(actual_s[one.rows], getattr(forecast, metric.of)[one.rows])) for metric in METRICS}
+            one.name: {
+                metric.name: _or_none(metric.compute(actual_s[one.rows], getattr(forecast, metric.of)[one.rows]))
+                for metric in METRICS
+            }
             for one in slices
         }
         for name, forecast in forecasts.items()
@@ -32,7 +35,9 @@ def score(actual_s: Floats, forecasts: Mapping[str, Forecast], slices: Sequence[
 def coverages(actual_s: Floats, forecasts: Mapping[str, Forecast], targets: Sequence[float]) -> Coverage:
     """Return for each predictor the share of jobs, surest first, whose MdAPE is at or below each target."""
     return {
-        name: {f"{target:g}": _or_none(coverage_at(target, actual_s, forecast.point_s, forecast.confidence)) for target in targets}
+        name: {
+            f"{target:g}": _or_none(coverage_at(target, actual_s, forecast.point_s, forecast.confidence)) for target in targets
+        }
         for name, forecast in forecasts.items()
     }
 
@@ -54,7 +59,11 @@ class Intervals:
 #: Metrics with intervals: what the verdict and the targets are about. Each is a mean or a median of one number per job.
 _PER_JOB: dict[str, tuple[str, Callable[[Floats, Floats], Floats], Callable[[Floats], float]]] = {
     "mdape": ("point_s", absolute_percentage_errors, lambda errors: float(np.median(errors))),
-    "within_25": ("point_s", lambda a, p: (absolute_percentage_errors(a, p) <= 0.25).astype(float), lambda hits: float(hits.mean())),
+    "within_25": (
+        "point_s",
+        lambda a, p: (absolute_percentage_errors(a, p) <= 0.25).astype(float),
+        lambda hits: float(hits.mean()),
+    ),
     "error_factor": ("p50_s", lambda a, p: np.abs(np.log(p / a)), lambda logs: float(np.exp(logs.mean()))),
 }
 

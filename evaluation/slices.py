@@ -41,7 +41,9 @@ def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float) -> tuple[
             (runs >= RECURRING_RUNS) & ~np.isin(level, _NOBODYS),
         ),
         Slice("new_user", "no finished run of its user at submission", _is_new_user(test)),
-        Slice("long", f"ran {long_s:.0f} s or longer: the longest tenth of the jobs learned from", test.ended.runtime_s >= long_s),
+        Slice(
+            "long", f"ran {long_s:.0f} s or longer: the longest tenth of the jobs learned from", test.ended.runtime_s >= long_s
+        ),
         Slice("multi_node", "asked for more than one node", test.column("node_count") > 1),
     ]
     for state in _most_frequent(test.ended.state, len(np.unique(test.ended.state))):

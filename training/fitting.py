@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
 from runcast.training.baselines import READS
 from runcast.training.errors import NotEnoughJobs
-from runcast.training.forecast import Floats, Forecast, Inputs
+from runcast.training.forecast import Forecast, Inputs
 from runcast.training.kinds import Fitted, find_kind, fit
 from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
 
@@ -34,23 +33,24 @@ def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training
     rows = ended_before(matrix, cut_us, training)
     if not len(rows):
         raise NotEnoughJobs("no job had ended before the cut: there is nothing to predict from, not even a median")
-    runtime_s: Floats = matrix.ended.runtime_s[rows]
-    encoder = None if all(find_kind(kind).is_baseline for kind in kinds) else Encoder.fit(matrix.take(rows))
-    plain, encoded = _inputs(matrix, rows, encoder)
+    learned = matrix.take(rows)
+    encoder = None if all(find_kind(kind).is_baseline for kind in kinds) else Encoder.fit(learned)
+    plain, encoded = _inputs(learned, encoder)
+    runtime_s = learned.ended.runtime_s
     fitted = {kind: fit(kind, plain if find_kind(kind).is_baseline else encoded, runtime_s, training) for kind in kinds}
     return Fit(cut_us, rows, encoder, fitted)
 
 
-def answer(fit: Fit, matrix: Matrix, rows: NDArray[Any]) -> dict[str, Forecast]:
-    """Return each predictor's forecast for `rows` of the matrix."""
-    plain, encoded = _inputs(matrix, rows, fit.encoder)
+def answer(fit: Fit, matrix: Matrix) -> dict[str, Forecast]:
+    """Return each predictor's forecast for every row of the matrix."""
+    plain, encoded = _inputs(matrix, fit.encoder)
     return {
         kind: fitted.rule.forecast((plain if find_kind(fitted.rule.kind).is_baseline else encoded).select(fitted.rule.columns))
         for kind, fitted in fit.fitted.items()
     }
 
 
-def _inputs(matrix: Matrix, rows: NDArray[Any], encoder: Encoder | None) -> tuple[Inputs, Inputs]:
+def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:
     """Return the baselines' inputs and the models' (the former again where there is no encoder)."""
-    plain = plain_inputs(matrix, rows, _READS)
-    return plain, plain if encoder is None else encoded_inputs(matrix, rows, encoder)
+    plain = plain_inputs(matrix, _READS)
+    return plain, plain if encoder is None else encoded_inputs(matrix, encoder)

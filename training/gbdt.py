@@ -25,7 +25,9 @@ def fit_gbdt(inputs: Inputs, runtime_s: Floats, parameters: GbdtParameters, seed
     """
     earlier, latest = split_latest(len(runtime_s))
     common = _common(parameters, seed, threads)
-    every = lightgbm.Dataset(inputs.values, np.log(runtime_s), feature_name=list(inputs.names), params=common, free_raw_data=False)
+    every = lightgbm.Dataset(
+        inputs.values, np.log(runtime_s), feature_name=list(inputs.names), params=common, free_raw_data=False
+    )
     p50 = lightgbm.train({**common, "objective": "regression_l1"}, every, parameters.trees)
     p90 = lightgbm.train({**common, "objective": "quantile", "alpha": 0.9}, every.subset(earlier.tolist()), parameters.trees)
     if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):

@@ -5,7 +5,6 @@ DECISIONS.md).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +29,15 @@ def ended_before(matrix: Matrix, cut_us: int, training: Training) -> NDArray[np.
     return rows[np.argsort(matrix.ended.end_us[rows], kind="stable")][-LATEST_JOBS:]
 
 
-def plain_inputs(matrix: Matrix, rows: NDArray[Any], names: Sequence[str]) -> Inputs:
+def plain_inputs(matrix: Matrix, names: Sequence[str]) -> Inputs:
     """Return the features called `names` as they stand in the matrix, for baselines: no encoder, no other column is copied."""
-    values = np.column_stack([matrix.column(name)[rows] for name in names]).astype(np.float32, copy=False)
-    return Inputs(tuple(names), values, _limits(matrix, rows))
+    return Inputs(tuple(names), np.column_stack([matrix.column(name) for name in names]), _limits(matrix))
 
 
-def encoded_inputs(matrix: Matrix, rows: NDArray[Any], encoder: Encoder) -> Inputs:
+def encoded_inputs(matrix: Matrix, encoder: Encoder) -> Inputs:
     """Return every feature and the encoder's codes of the categories."""
-    return Inputs(encoder.names, encoder.transform(matrix.take(rows)), _limits(matrix, rows))
+    return Inputs(encoder.columns, encoder.transform(matrix), _limits(matrix))
 
 
-def _limits(matrix: Matrix, rows: NDArray[Any]) -> Floats:
-    return hard_limit_s(matrix.column("time_limit_s")[rows], matrix.column("is_limit_hard")[rows])
+def _limits(matrix: Matrix) -> Floats:
+    return hard_limit_s(matrix.column("time_limit_s"), matrix.column("is_limit_hard"))
