@@ -1,6 +1,7 @@
 """How far a number could move by chance: whole weeks of test jobs are drawn again and again.
 
-Jobs of one week are alike (the same people sweep the same parameters), so single jobs would pretend to more evidence than there is.
+Jobs of one week are alike (the same people sweep the same parameters), so single jobs would pretend to more evidence than there
+is.
 """
 
 from collections.abc import Callable

@@ -134,7 +134,8 @@ def _beats_best_baseline(
     better = BY_NAME[gate.metric].better
     if better == "neither":
         raise UnknownNumber(
-            f"gate on {gate.metric}: neither more nor less of it is better; set at_most or at_least, and than_best_baseline: false"
+            f"gate on {gate.metric}: neither more nor less of it is better; "
+            "set at_most or at_least, and than_best_baseline: false"
         )
     best = best_of(scores, baselines, gate.metric, gate.rows)
     bound_or_none = scores[best][gate.rows][gate.metric]

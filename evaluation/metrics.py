@@ -19,6 +19,12 @@ def absolute_percentage_errors(actual_s: Floats, predicted_s: Floats) -> Floats:
     return np.abs(predicted_s - actual_s) / actual_s
 
 
+def absolute_log_ratios(actual_s: Floats, predicted_s: Floats) -> Floats:
+    """Return |ln(predicted / actual)| per job: the same for double and half."""
+    ratios: Floats = np.abs(np.log(predicted_s / actual_s))
+    return ratios
+
+
 def mdape(actual_s: Floats, predicted_s: Floats) -> float:
     """Half of the jobs have a percentage error at or below this."""
     return _of(np.median, absolute_percentage_errors(actual_s, predicted_s))
@@ -41,7 +47,7 @@ def wape(actual_s: Floats, predicted_s: Floats) -> float:
 
 def error_factor(actual_s: Floats, predicted_s: Floats) -> float:
     """exp of the mean |ln(predicted / actual)|: 2 means off by a factor of two, geometric mean, either side alike."""
-    return float(np.exp(_of(np.mean, np.abs(np.log(predicted_s / actual_s)))))
+    return float(np.exp(_of(np.mean, absolute_log_ratios(actual_s, predicted_s))))
 
 
 def r2_log(actual_s: Floats, predicted_s: Floats) -> float:
@@ -54,7 +60,7 @@ def r2_log(actual_s: Floats, predicted_s: Floats) -> float:
 
 def off_by_2x(actual_s: Floats, predicted_s: Floats) -> float:
     """Share of jobs predicted at more than double or less than half their runtime."""
-    return _of(np.mean, np.abs(np.log(predicted_s / actual_s)) > np.log(2))
+    return _of(np.mean, absolute_log_ratios(actual_s, predicted_s) > np.log(2))
 
 
 def under_share(actual_s: Floats, predicted_s: Floats) -> float:

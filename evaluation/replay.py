@@ -1,7 +1,7 @@
 """Replay: jobs arrive in the order of their submission, and each is answered by models that knew only what had ended by then.
 
-The features of a job look only at jobs that had ended before its submission (a contract of runcast.features), so they are computed
-once for the whole log; what the cadence decides is how old the models are.
+The features of a job look only at jobs that had ended before its submission (a contract of runcast.features), so they are
+computed once for the whole log; what the cadence decides is how old the models are.
 """
 
 from collections.abc import Callable, Mapping, Sequence

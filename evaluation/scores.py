@@ -1,4 +1,4 @@
-"""The numbers of one replay: every metric of every predictor on every slice, coverage at the targets, and what chance could do."""
+"""The numbers of one replay: metrics of every predictor on every slice, coverage at the targets, and what chance could do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import Interval, weekly_intervals
-from runcast.evaluation.metrics import METRICS, Floats, absolute_percentage_errors
+from runcast.evaluation.metrics import METRICS, Floats, absolute_log_ratios, absolute_percentage_errors
 from runcast.evaluation.risk_coverage import coverage_at
 from runcast.evaluation.slices import Slice
 from runcast.training.forecast import Forecast
@@ -44,9 +44,9 @@ def coverages(actual_s: Floats, forecasts: Mapping[str, Forecast], targets: Sequ
 
 @dataclass(frozen=True)
 class Intervals:
-    """Weekly block-bootstrap intervals on all jobs: `of` predictor -> metric, `against` model -> metric minus the best baseline's.
+    """Weekly block-bootstrap intervals on all jobs: `of` predictor -> metric, `against` model -> metric minus the best baseline.
 
-    `against` is given for lower-is-better metrics as a difference (below 0: the model is better), for within_25 above 0.
+    A difference below 0 speaks for the model where lower is better (mdape, error_factor), above 0 for within_25.
     """
 
     of: dict[str, dict[str, Interval]]
@@ -56,15 +56,25 @@ class Intervals:
     seed: int
 
 
-#: Metrics with intervals: what the verdict and the targets are about. Each is a mean or a median of one number per job.
-_PER_JOB: dict[str, tuple[str, Callable[[Floats, Floats], Floats], Callable[[Floats], float]]] = {
-    "mdape": ("point_s", absolute_percentage_errors, lambda errors: float(np.median(errors))),
-    "within_25": (
-        "point_s",
-        lambda a, p: (absolute_percentage_errors(a, p) <= 0.25).astype(float),
-        lambda hits: float(hits.mean()),
+Statistic = Callable[[NDArray[np.intp]], float]
+
+
+@dataclass(frozen=True)
+class _PerJob:
+    """A metric that is a mean or a median of one number per job, so that a draw only gathers those."""
+
+    of: str
+    value: Callable[[Floats, Floats], Floats]
+    summary: Callable[[Floats], float]
+
+
+#: Metrics with intervals: what the verdict and the targets are about.
+_PER_JOB: dict[str, _PerJob] = {
+    "mdape": _PerJob("point_s", absolute_percentage_errors, lambda errors: float(np.median(errors))),
+    "within_25": _PerJob(
+        "point_s", lambda a, p: 1.0 * (absolute_percentage_errors(a, p) <= 0.25), lambda hits: float(hits.mean())
     ),
-    "error_factor": ("p50_s", lambda a, p: np.abs(np.log(p / a)), lambda logs: float(np.exp(logs.mean()))),
+    "error_factor": _PerJob("p50_s", absolute_log_ratios, lambda logs: float(np.exp(logs.mean()))),
 }
 
 
@@ -78,36 +88,39 @@ def intervals(
     draws: int,
 ) -> Intervals:
     """Return the intervals; `best_baseline` names for each metric the baseline that models are compared with."""
-    statistics: dict[str, Callable[[NDArray[np.intp]], float]] = {}
-    for metric, (of, per_job, statistic) in _PER_JOB.items():
-        values = {name: per_job(actual_s, getattr(forecast, of)) for name, forecast in forecasts.items()}
-        for name in forecasts:
-            statistics[f"{name}|{metric}"] = lambda rows, v=values[name], s=statistic: s(v[rows])
-    alone = _draw(statistics, week, seed, draws, models, best_baseline)
+    alone = {
+        (name, metric): _statistic(per_job, actual_s, forecast)
+        for metric, per_job in _PER_JOB.items()
+        for name, forecast in forecasts.items()
+    }
+    against = {
+        (name, metric): _difference(alone[name, metric], alone[best_baseline[metric], metric])
+        for metric in _PER_JOB
+        for name in models
+    }
+    drawn = weekly_intervals(
+        {f"{name}|{metric}": one for (name, metric), one in alone.items()}
+        | {f"{name}-{metric}": one for (name, metric), one in against.items()},
+        week,
+        seed,
+        draws,
+    )
     return Intervals(
-        of={name: {metric: alone[f"{name}|{metric}"] for metric in _PER_JOB} for name in forecasts},
-        against={name: {metric: alone[f"{name}-{metric}"] for metric in _PER_JOB} for name in models},
+        of={name: {metric: drawn[f"{name}|{metric}"] for metric in _PER_JOB} for name in forecasts},
+        against={name: {metric: drawn[f"{name}-{metric}"] for metric in _PER_JOB} for name in models},
         best_baseline=dict(best_baseline),
         draws=draws,
         seed=seed,
     )
 
 
-def _draw(
-    statistics: dict[str, Callable[[NDArray[np.intp]], float]],
-    week: NDArray[np.int64],
-    seed: int,
-    draws: int,
-    models: Sequence[str],
-    best_baseline: Mapping[str, str],
-) -> dict[str, Interval]:
-    """Draw every statistic and the models' differences to the best baseline in the same weeks."""
-    differences: dict[str, Callable[[NDArray[np.intp]], float]] = {}
-    for name in models:
-        for metric in _PER_JOB:
-            one, other = statistics[f"{name}|{metric}"], statistics[f"{best_baseline[metric]}|{metric}"]
-            differences[f"{name}-{metric}"] = lambda rows, a=one, b=other: a(rows) - b(rows)
-    return weekly_intervals(statistics | differences, week, seed, draws)
+def _statistic(per_job: _PerJob, actual_s: Floats, forecast: Forecast) -> Statistic:
+    values = per_job.value(actual_s, getattr(forecast, per_job.of))
+    return lambda rows: per_job.summary(values[rows])
+
+
+def _difference(one: Statistic, other: Statistic) -> Statistic:
+    return lambda rows: one(rows) - other(rows)
 
 
 def best_of(scores: Scores, names: Sequence[str], metric: str, rows: str = "all") -> str:

@@ -79,6 +79,6 @@ def _node_statistics(tree: Cart, values: NDArray[np.float32], runtime_s: Floats)
             jobs[node] = len(held_s)
             p50_s[node], p90_s[node] = np.quantile(held_s, [0.5, 0.9])
             error_log[node] = np.abs(np.log(held_s / p50_s[node])).mean()
-    for node in np.flatnonzero(jobs == 0):
+    for node in np.flatnonzero(jobs == 0).tolist():
         p50_s[node], p90_s[node], error_log[node] = (of[parent[node]] for of in (p50_s, p90_s, error_log))
     return {"jobs": jobs, "p50_s": p50_s, "p90_s": p90_s, "error_log": error_log}

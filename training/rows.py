@@ -14,7 +14,7 @@ from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
 from runcast.training.forecast import Floats, Inputs, hard_limit_s
 
-#: At most so many, the latest ended: two years of a large cluster fit a night's minutes, and older work looks less like tomorrow's.
+#: At most so many, the latest ended: a night of a large cluster has to fit in minutes, and older work looks less like tomorrow's.
 LATEST_JOBS = 200_000
 
 

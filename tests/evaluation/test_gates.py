@@ -14,9 +14,13 @@ def scores(**factors: float) -> dict:
     """Scores with this error factor on all and recurring jobs; every other metric 0.5, none for new users."""
     others = dict.fromkeys(BY_NAME, 0.5)
     return {
-        name: {"all": {**others, "error_factor": factor}, "recurring": {**others, "error_factor": factor / 2}, "new_user": dict.fromkeys(BY_NAME)}
+        name: {
+            "all": {**others, "error_factor": factor},
+            "recurring": {**others, "error_factor": factor / 2},
+            "new_user": dict.fromkeys(BY_NAME),
+        }
         for name, factor in factors.items()
-    }  # fmt: skip
+    }
 
 
 COVERAGE = {"request": {"0.089": 0.0}, "nearest_median": {"0.089": 0.3}, "gbdt": {"0.089": 0.4}}
@@ -24,8 +28,9 @@ COVERAGE = {"request": {"0.089": 0.0}, "nearest_median": {"0.089": 0.3}, "gbdt":
 
 def verdict(gate: Gate, factor: float = 2.0, **changes) -> GateReport:
     given = {
-        "cluster": "venus", "kind": "gbdt", "day": "2024-03-01", "data": "f00", "scores": scores(request=9.0, nearest_median=3.0, gbdt=factor),
-        "coverage": COVERAGE, "baselines": BASELINES, "jobs": 500, "min_jobs": 100, "distinct_answers": 400, "fallback_reason": None,
+        "cluster": "venus", "kind": "gbdt", "day": "2024-03-01", "data": "f00", "coverage": COVERAGE, "baselines": BASELINES,
+        "scores": scores(request=9.0, nearest_median=3.0, gbdt=factor),
+        "jobs": 500, "min_jobs": 100, "distinct_answers": 400, "fallback_reason": None,
     }  # fmt: skip
     return judge([gate], **{**given, **changes})
 
@@ -107,5 +112,5 @@ def test_promotion_needs_the_passed_report_of_this_model_and_these_data() -> Non
         require_passed(report, cluster="venus", kind="gbdt", data="f01")
     with pytest.raises(GateNotPassed, match="about kind 'gbdt', expected 'cart'"):
         require_passed(report, cluster="venus", kind="cart", data="f00")
-    with pytest.raises(GateNotPassed, match="error_factor on all jobs is 5.*The champion stays"):
+    with pytest.raises(GateNotPassed, match=r"error_factor on all jobs is 5.*The champion stays"):
         require_passed(verdict(Gate(), 5.0), cluster="venus", kind="gbdt", data="f00")

@@ -33,9 +33,12 @@ def test_coverage_at_the_targets_of_table_2(make_forecast) -> None:
 def test_best_knows_which_way_is_better(make_forecast, metric: str, expected: str) -> None:
     scores = score(
         ACTUAL_S,
-        {"far": make_forecast([300, 300, 300, 300], p90_s=[400, 400, 400, 90]), "near": make_forecast([90, 90, 90, 300], p90_s=[95, 95, 95, 95])},
+        {
+            "far": make_forecast([300, 300, 300, 300], p90_s=[400, 400, 400, 90]),
+            "near": make_forecast([90, 90, 90, 300], p90_s=[95, 95, 95, 95]),
+        },
         [ALL],
-    )  # fmt: skip
+    )
     assert best_of(scores, ["far", "near"], metric) == expected
 
 

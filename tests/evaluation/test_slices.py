@@ -18,8 +18,8 @@ def test_recurring_from_five_finished_runs_of_its_key(make_canonical: Callable) 
     """Seven jobs of a minute, one every hour: the sixth is the first that saw five finished runs."""
     jobs = make_canonical(
         job_key=list("abcdefg"), user=["u"] * 7, job_name=["x"] * 7, submit_s=np.arange(7) * HOUR_S,
-        start_s=np.arange(7) * HOUR_S, end_s=np.arange(7) * HOUR_S + 60, runtime_s=np.full(7, 60.0), state="COMPLETED", label="event",
-        time_limit_kind="absent",
+        start_s=np.arange(7) * HOUR_S, end_s=np.arange(7) * HOUR_S + 60,
+        runtime_s=np.full(7, 60.0), state="COMPLETED", label="event", time_limit_kind="absent",
     )  # fmt: skip
     assert slices_of(jobs)["recurring"] == [False] * 5 + [True] * 2
 
@@ -27,8 +27,8 @@ def test_recurring_from_five_finished_runs_of_its_key(make_canonical: Callable) 
 def test_history_of_the_whole_cluster_is_not_a_jobs_own(make_canonical: Callable) -> None:
     jobs = make_canonical(
         job_key=list("abcdefg"), user=[f"u{one}" for one in range(7)], submit_s=np.arange(7) * HOUR_S,
-        start_s=np.arange(7) * HOUR_S, end_s=np.arange(7) * HOUR_S + 60, runtime_s=np.full(7, 60.0), state="COMPLETED", label="event",
-        time_limit_kind="absent",
+        start_s=np.arange(7) * HOUR_S, end_s=np.arange(7) * HOUR_S + 60,
+        runtime_s=np.full(7, 60.0), state="COMPLETED", label="event", time_limit_kind="absent",
     )  # fmt: skip
     found = slices_of(jobs)
     assert not any(found["recurring"])
