@@ -1,0 +1,15 @@
+"""Named errors of the evaluation stage: each says where, what was expected, what was found and what to do."""
+
+from runcast.data.errors import RuncastError
+
+
+class NothingToJudge(RuncastError):
+    """No job to test on, or nothing had ended before the first of them."""
+
+
+class UnknownNumber(RuncastError):
+    """A gate asks for a metric or a slice that the report does not hold."""
+
+
+class GateNotPassed(RuncastError):
+    """A promotion was asked for on a report that did not pass, or that is not about this model."""

@@ -1,0 +1,116 @@
+from dataclasses import replace
+
+import pytest
+
+from runcast.data.cluster import Gate
+from runcast.evaluation.errors import GateNotPassed, UnknownNumber
+from runcast.evaluation.gates import ChampionComparison, GateReport, judge, require_passed
+from runcast.evaluation.metrics import BY_NAME
+
+BASELINES = ("request", "nearest_median")
+
+
+def scores(**factors: float) -> dict:
+    """Scores with this error factor on all and recurring jobs; every other metric 0.5, none for new users."""
+    others = dict.fromkeys(BY_NAME, 0.5)
+    return {
+        name: {
+            "all": {**others, "error_factor": factor},
+            "recurring": {**others, "error_factor": factor / 2},
+            "new_user": dict.fromkeys(BY_NAME),
+        }
+        for name, factor in factors.items()
+    }
+
+
+COVERAGE = {"request": {"0.089": 0.0}, "nearest_median": {"0.089": 0.3}, "gbdt": {"0.089": 0.4}}
+
+
+def verdict(gate: Gate, factor: float = 2.0, **changes) -> GateReport:
+    given = {
+        "cluster": "venus", "kind": "gbdt", "day": "2024-03-01", "data": "f00", "coverage": COVERAGE, "baselines": BASELINES,
+        "scores": scores(request=9.0, nearest_median=3.0, gbdt=factor),
+        "jobs": 500, "min_jobs": 100, "distinct_answers": 400, "fallback_reason": None,
+    }  # fmt: skip
+    return judge([gate], **{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("gate", "factor", "passed"),
+    [
+        pytest.param(Gate(), 2.9, True, id="default: better than the best baseline"),
+        pytest.param(Gate(), 3.0, False, id="default: equal to the best baseline is not better"),
+        pytest.param(Gate(), 5.0, False, id="default: better than one baseline is not enough"),
+        pytest.param(Gate(at_most=2.0), 2.5, False, id="bound and baseline both have to hold"),
+        pytest.param(Gate(at_most=4.0, than_best_baseline=False), 3.5, True, id="bound alone"),
+        pytest.param(Gate(rows="recurring"), 2.9, True, id="on a slice, against the baseline on the same slice"),
+        pytest.param(Gate(rows="recurring", at_most=1.0, than_best_baseline=False), 2.9, False, id="a slice's bound"),
+        pytest.param(Gate(metric="p90_coverage", at_least=0.85, than_best_baseline=False), 2.0, False, id="at least"),
+        pytest.param(Gate(metric="coverage_0.089"), 2.0, True, id="coverage at a target, against the baselines"),
+        pytest.param(Gate(metric="coverage_0.089", at_least=0.6), 2.0, False, id="coverage bound"),
+        pytest.param(Gate(rows="new_user"), 2.0, False, id="a slice without jobs proves nothing"),
+        pytest.param(Gate(rows="group:gone"), 2.0, False, id="a group without jobs tonight proves nothing"),
+    ],
+)
+def test_gate(gate: Gate, factor: float, passed: bool) -> None:
+    assert verdict(gate, factor).passed is passed
+
+
+def test_verdict_says_the_numbers() -> None:
+    assert verdict(Gate(), 5.0).sentence == "gbdt: error_factor on all jobs is 5; the best baseline (nearest_median) has 3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"jobs": 99}, "99 test jobs, 100 asked for"),
+        ({"distinct_answers": 1}, "gbdt gives 1 different answers: a constant is no model"),
+        ({"fallback_reason": "30 ended jobs"}, "30 ended jobs"),
+    ],
+    ids=["too few test jobs", "a constant", "a baseline in its place"],
+)
+def test_no_gate_setting_lets_these_pass(changes: dict, sentence: str) -> None:
+    found = verdict(Gate(at_most=1e9, than_best_baseline=False), **changes)
+    assert (found.passed, found.sentence) == (False, sentence)
+
+
+CHAMPION = ChampionComparison("2024-02-20", 300, "error_factor", champion=2.2, challenger=2.2)
+
+
+@pytest.mark.parametrize(
+    ("champion", "passed"),
+    [
+        pytest.param(CHAMPION, True, id="as good as the champion"),
+        pytest.param(replace(CHAMPION, challenger=2.3), False, id="worse than the champion"),
+        pytest.param(replace(CHAMPION, challenger=None, reason="40 jobs since, 100 asked for"), True, id="too little to compare"),
+        pytest.param(ChampionComparison("d", 300, "within_25", 0.4, 0.3), False, id="higher is better: lower is worse"),
+    ],
+)
+def test_newcomer_against_the_champion(champion: ChampionComparison, passed: bool) -> None:
+    assert verdict(Gate(), champion=champion).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        (Gate(metric="mdap"), "gate on 'mdap': known metrics are mdape"),
+        (Gate(rows="recurent"), "no slice 'recurent' in this report; it holds all, recurring"),
+        (Gate(metric="coverage_0.5"), "coverage is known on all jobs at 0.089"),
+        (Gate(metric="under_share"), "neither more nor less of it is better"),
+    ],
+    ids=["metric", "slice", "target", "direction"],
+)
+def test_gate_on_what_is_not_there_is_an_error(gate: Gate, message: str) -> None:
+    with pytest.raises(UnknownNumber, match=message):
+        verdict(gate)
+
+
+def test_promotion_needs_the_passed_report_of_this_model_and_these_data() -> None:
+    report = verdict(Gate())
+    require_passed(report, cluster="venus", kind="gbdt", data="f00")
+    with pytest.raises(GateNotPassed, match="about data 'f00', expected 'f01'"):
+        require_passed(report, cluster="venus", kind="gbdt", data="f01")
+    with pytest.raises(GateNotPassed, match="about kind 'gbdt', expected 'cart'"):
+        require_passed(report, cluster="venus", kind="cart", data="f00")
+    with pytest.raises(GateNotPassed, match=r"error_factor on all jobs is 5.*The champion stays"):
+        require_passed(verdict(Gate(), 5.0), cluster="venus", kind="gbdt", data="f00")

@@ -1,0 +1,56 @@
+"""Several predictors fitted at one cut on the same jobs, and their answers for other jobs of the same matrix."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runcast.data.cluster import Training
+from runcast.features.encoder import Encoder
+from runcast.features.matrix import Matrix
+from runcast.training.baselines import READS
+from runcast.training.errors import NotEnoughJobs
+from runcast.training.forecast import Forecast, Inputs
+from runcast.training.kinds import Fitted, find_kind, fit
+from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
+
+_READS: tuple[str, ...] = tuple(dict.fromkeys(name for names in READS.values() for name in names))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The predictors of one cut: `rows` are the jobs they learned from, `encoder` is None where only baselines were asked for."""
+
+    cut_us: int
+    rows: NDArray[np.intp]
+    encoder: Encoder | None
+    fitted: Mapping[str, Fitted]
+
+
+def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training) -> Fit:
+    """Fit `kinds` on what had ended before the cut; raises NotEnoughJobs where nothing had."""
+    rows = ended_before(matrix, cut_us, training)
+    if not len(rows):
+        raise NotEnoughJobs("no job had ended before the cut: there is nothing to predict from, not even a median")
+    learned = matrix.take(rows)
+    encoder = None if all(find_kind(kind).is_baseline for kind in kinds) else Encoder.fit(learned)
+    plain, encoded = _inputs(learned, encoder)
+    runtime_s = learned.ended.runtime_s
+    fitted = {kind: fit(kind, plain if find_kind(kind).is_baseline else encoded, runtime_s, training) for kind in kinds}
+    return Fit(cut_us, rows, encoder, fitted)
+
+
+def answer(fit: Fit, matrix: Matrix) -> dict[str, Forecast]:
+    """Return each predictor's forecast for every row of the matrix."""
+    plain, encoded = _inputs(matrix, fit.encoder)
+    return {
+        kind: fitted.rule.forecast((plain if find_kind(fitted.rule.kind).is_baseline else encoded).select(fitted.rule.columns))
+        for kind, fitted in fit.fitted.items()
+    }
+
+
+def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:
+    """Return the baselines' inputs and the models' (the former again where there is no encoder)."""
+    plain = plain_inputs(matrix, _READS)
+    return plain, plain if encoder is None else encoded_inputs(matrix, encoder)

@@ -1,0 +1,90 @@
+"""The predictors by name, and what happens where one cannot be fitted.
+
+A later predictor is one more line in KINDS (and in scoring.RULES, which reads it back).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from runcast.data.cluster import Training
+from runcast.training.baselines import fit_baseline
+from runcast.training.cart import fit_cart
+from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
+from runcast.training.forecast import Floats, Inputs
+from runcast.training.gbdt import fit_gbdt
+from runcast.training.scoring import Rule
+
+#: What serves where a model cannot be fitted: the best of the baselines on every real log measured.
+FALLBACK = "nearest_median"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One predictor: `fit` takes ended jobs ordered by end time and their runtimes; `parameters` is written into the card."""
+
+    name: str
+    is_baseline: bool
+    meaning: str
+    fit: Callable[[Inputs, Floats, Training], Rule]
+    parameters: Callable[[Training], dict[str, Any]]
+
+
+def _baseline(name: str, meaning: str) -> Kind:
+    return Kind(name, True, meaning, lambda inputs, runtime_s, _: fit_baseline(name, inputs, runtime_s), lambda _: {})
+
+
+KINDS: tuple[Kind, ...] = (
+    _baseline("request", "the user's own time limit; the training median where there is none"),
+    _baseline("last_two", "mean of the user's last two finished jobs (Tsafrir et al.)"),
+    _baseline("nearest_median", "median of the last runs of the most similar finished jobs"),
+    Kind(
+        "cart",
+        False,
+        "one regression tree on all features",
+        lambda inputs, runtime_s, training: fit_cart(inputs, runtime_s, training.cart, training.seed),
+        lambda training: {**training.cart.model_dump(), "seed": training.seed},
+    ),
+    Kind(
+        "gbdt",
+        False,
+        "gradient-boosted trees (LightGBM) on all features",
+        lambda inputs, runtime_s, training: fit_gbdt(inputs, runtime_s, training.gbdt, training.seed, training.threads),
+        lambda training: {**training.gbdt.model_dump(), "seed": training.seed},
+    ),
+)
+
+BASELINES: tuple[str, ...] = tuple(kind.name for kind in KINDS if kind.is_baseline)
+MODELS: tuple[str, ...] = tuple(kind.name for kind in KINDS if not kind.is_baseline)
+
+
+def find_kind(name: str) -> Kind:
+    """Return the predictor called `name`; raises UnknownKind."""
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise UnknownKind(f"no predictor {name!r}; known are {', '.join(kind.name for kind in KINDS)}")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The rule that serves, and why where it is not the one that was asked for."""
+
+    rule: Rule
+    fallback_reason: str | None = None
+
+
+def fit(name: str, inputs: Inputs, runtime_s: Floats, training: Training) -> Fitted:
+    """Fit `name`, or the fallback baseline where there is too little to learn from. Rows are ordered by end time.
+
+    Raises NotEnoughJobs where not even the baseline has a job to look at.
+    """
+    kind = find_kind(name)
+    if kind.is_baseline:
+        return Fitted(kind.fit(inputs, runtime_s, training))
+    try:
+        if len(inputs) < training.min_jobs:
+            raise NotEnoughJobs(f"{len(inputs)} ended jobs to learn from, {name} needs {training.min_jobs} (training.min_jobs)")
+        return Fitted(kind.fit(inputs, runtime_s, training))
+    except (NotEnoughJobs, ConstantPredictor) as error:
+        return Fitted(find_kind(FALLBACK).fit(inputs, runtime_s, training), f"{error}; {FALLBACK} serves instead")
