@@ -78,7 +78,9 @@ def main() -> int:
     probes = {"Airflow": addresses["Airflow"] + "/api/v2/version", "MLflow": addresses["MLflow"] + "/health"}
     taken = [address for name, address in addresses.items() if is_up(probes[name])]
     if taken:
-        print(f"something answers at {', '.join(taken)} already; set RUNCAST_AIRFLOW_PORT or RUNCAST_MLFLOW_PORT", file=sys.stderr)
+        print(
+            f"something answers at {', '.join(taken)} already; set RUNCAST_AIRFLOW_PORT or RUNCAST_MLFLOW_PORT", file=sys.stderr
+        )
         return 1
     servers = start()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -61,7 +61,7 @@ def which_day(cluster_name: str) -> str:
     return day
 
 
-def stage_task(cluster: Cluster, name: str):  # noqa: ANN201 Airflow's own type is private
+def stage_task(cluster: Cluster, name: str):
     """Return the task that runs one stage of a night and hands on the day."""
     product = PRODUCTS.get(name)
     outlets = [Asset(name=f"{cluster.name}_{product}", uri=f"runcast://{cluster.name}/{product}")] if product else []
@@ -95,7 +95,9 @@ def nightly(cluster: Cluster) -> DAG:
         catchup=False,
         max_active_runs=1,  # two nights of one cluster would write the same partitions
         default_args=DEFAULTS,
-        params={"date": Param(None, type=["null", "string"], format="date", description="Day to load; empty: from the data interval")},
+        params={
+            "date": Param(None, type=["null", "string"], format="date", description="Day to load; empty: from the data interval")
+        },
         tags=["runcast", cluster.source.format],
     ) as dag:
         ready = which_day(cluster.name)
@@ -111,7 +113,9 @@ def nightly(cluster: Cluster) -> DAG:
 
 def unreadable(path: Path, reason: str) -> DAG:
     """Return a DAG whose only task fails with `reason`: a broken cluster file is seen and does not take the others with it."""
-    with DAG(dag_id=f"nightly_{path.stem}", doc_md=reason, schedule=None, tags=["runcast", "broken"], default_args=DEFAULTS) as dag:
+    with DAG(
+        dag_id=f"nightly_{path.stem}", doc_md=reason, schedule=None, tags=["runcast", "broken"], default_args=DEFAULTS
+    ) as dag:
 
         @task(retries=0)
         def cluster_file() -> None:

@@ -139,7 +139,7 @@ def read_cluster(path: Path) -> Cluster:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ClusterFileError(f"{path}: not valid YAML: {error}") from error
-    if not isinstance(content, dict):
+    if root is None or not isinstance(content, dict):
         raise ClusterFileError(f"{path}: expected a mapping with at least source and time_zone, found {type(content).__name__}")
     try:
         return Cluster.model_validate({"name": path.stem, **content, "path": path})
@@ -166,7 +166,8 @@ def find_cluster(folder: Path, name: str) -> Cluster:
     if name not in clusters:
         near = difflib.get_close_matches(name, list(clusters), n=1)
         raise ClusterFileError(
-            f"no cluster {name!r} in {folder}" + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
+            f"no cluster {name!r} in {folder}"
+            + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
         )
     cluster = clusters[name]
     if cluster.refused:

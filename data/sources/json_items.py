@@ -110,4 +110,6 @@ class _Text:
         self._at = 0
 
     def _error(self, what: str) -> SourceError:
-        return SourceError(f"{self._path}: not valid JSON at character {self._used + self._at + 1}: {what}. Is the file cut short?")
+        return SourceError(
+            f"{self._path}: not valid JSON at character {self._used + self._at + 1}: {what}. Is the file cut short?"
+        )

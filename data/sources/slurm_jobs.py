@@ -399,7 +399,9 @@ def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally:
             limits: _Looked[Limit] = _each_of(columns[name], read)
             seconds = _picked(limits, lambda limit: limit.seconds)
             tally.note("time_limit_unreadable", _count(limits, lambda limit: limit.kind == "unreadable"))
-            return floats(seconds, ~np.isnan(seconds)), _picked_text(limits, lambda limit: _KINDS.get(limit.kind, cluster.time_limit))
+            return floats(seconds, ~np.isnan(seconds)), _picked_text(
+                limits, lambda limit: _KINDS.get(limit.kind, cluster.time_limit)
+            )
     return pa.nulls(rows, pa.float64()), pa.repeat("absent", rows)
 
 

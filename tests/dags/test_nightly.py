@@ -4,6 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
+
 from runcast.data.cluster import read_clusters
 from runcast.night import STAGES, latest_complete_day
 
@@ -96,7 +97,10 @@ def test_stages_announce_what_they_leave_behind(parse):
 
 def test_a_scheduled_cluster_runs_on_its_own_zone_and_a_finished_log_only_by_hand(parse):
     dags = parse(live=LIVE, finished=FINISHED).dags
-    assert (dags["nightly_live"].timetable.expression, str(dags["nightly_live"].timetable.timezone)) == ("30 2 * * *", "Europe/Stockholm")
+    assert (dags["nightly_live"].timetable.expression, str(dags["nightly_live"].timetable.timezone)) == (
+        "30 2 * * *",
+        "Europe/Stockholm",
+    )
     assert dags["nightly_finished"].schedule is None
 
 
