@@ -1,0 +1,123 @@
+"""From columns of a log to canonical rows: keys, labels, queueing times and flags, one way for every source."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runcast.data.cluster import Cluster
+from runcast.data.schema import JOBS
+from runcast.data.states import OPEN_STATES, STATES
+
+UTC_US = pa.timestamp("us", tz="UTC")
+LATEST_US = 4_102_444_800_000_000  # 2100-01-01: beyond it a number was read in the wrong unit
+
+
+class Instants:
+    """Moments in int64 microseconds since 1970 UTC, with the mask of those that are known (0 elsewhere)."""
+
+    def __init__(self, us: np.ndarray, known: np.ndarray) -> None:
+        self.known = known
+        self.us = np.where(known, us, 0).astype(np.int64)
+
+    @classmethod
+    def none(cls, rows: int) -> "Instants":
+        return cls(np.zeros(rows, np.int64), np.zeros(rows, bool))
+
+    def take(self, rows: np.ndarray) -> "Instants":
+        return Instants(self.us[rows], self.known[rows])
+
+    def to_arrow(self) -> pa.Array:
+        return pa.array(self.us, mask=~self.known).cast(UTC_US)
+
+
+def seconds_to_us(seconds: np.ndarray) -> np.ndarray:
+    """Round seconds to int64 microseconds; NaN and what no log can hold become 0, for the caller's masks to sort out."""
+    usable = np.isfinite(seconds) & (np.abs(seconds) < LATEST_US / 1e6)
+    return np.round(np.where(usable, seconds, 0.0) * 1e6).astype(np.int64)
+
+
+def floats(values: np.ndarray, known: np.ndarray) -> pa.Array:
+    """Return a float64 column, null where not `known`."""
+    return pa.array(np.where(known, values, 0.0), pa.float64(), mask=~known)
+
+
+def whole_number_text(values: np.ndarray, known: np.ndarray) -> pa.Array:
+    """Return whole numbers as text without a point, null where not `known`."""
+    return pa.array(np.where(known, values, 0).astype(np.int64), mask=~known).cast(pa.string())
+
+
+def flag_lists(rows: int, flags: Mapping[str, np.ndarray]) -> pa.Array:
+    """Turn masks by flag name into one list of names per row, in the mapping's order."""
+    names = [name for name, mask in flags.items() if mask.any()]
+    if not names:
+        return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], pa.string()))
+    raised = np.stack([flags[name] for name in names], axis=1)
+    offsets = np.concatenate([[0], np.cumsum(raised.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()).take(pa.array(np.nonzero(raised)[1])))
+
+
+def sources(file: str, lines: np.ndarray) -> pa.Array:
+    """Return `file:line` for each row."""
+    return pc.binary_join_element_wise(pa.scalar(file), pa.array(lines).cast(pa.string()), ":")
+
+
+def labels(states: pa.Array, state_known: np.ndarray, started: np.ndarray, ended: np.ndarray, clamped: np.ndarray) -> pa.Array:
+    """Label each row: the role of its state; `event` where the log has no state but an end; `censored` where clamped.
+
+    Excluded is what never started, or has ended without a start.
+    """
+    encoded = states.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    at = encoded.indices.to_numpy(zero_copy_only=False)
+    roles = np.array([STATES[name] for name in names] or ["excluded"], dtype=object)[at]
+    is_open = np.array([name in OPEN_STATES for name in names] or [False])[at]
+    roles = np.where(state_known, roles, "event")
+    roles = np.where(clamped, "censored", roles)
+    return pa.array(np.where(started & (ended | is_open), roles, "excluded"), pa.string())
+
+
+def jobs_table(
+    cluster: Cluster,
+    columns: Mapping[str, pa.Array],
+    *,
+    submit: Instants,
+    start: Instants,
+    end: Instants,
+    flags: Mapping[str, np.ndarray],
+    state_known: np.ndarray | None = None,
+    clamped: np.ndarray | None = None,
+    first_start: Instants | None = None,
+    attempts: np.ndarray | None = None,
+) -> pa.Table:
+    """Build canonical rows from the columns a source has (job_id, state and source among them) and its instants.
+
+    Missing columns become typed nulls. `first_start` (default: start) gives queue_s, null where it is not known.
+    `state_known` is False where the log says nothing about how the job ended.
+    """
+    rows = len(submit.us)
+    no = np.zeros(rows, bool)
+    first = start if first_start is None else first_start
+    ran = start.known & end.known
+    ids, states = columns["job_id"], columns["state"]
+    derived: dict[str, pa.Array] = {
+        "cluster": pa.repeat(cluster.name, rows),
+        "job_key": pc.binary_join_element_wise(cluster.name, ids, pa.array(submit.us).cast(pa.string()), ":"),
+        "submit_time": submit.to_arrow(),
+        "start_time": start.to_arrow(),
+        "end_time": end.to_arrow(),
+        "runtime_s": floats((end.us - start.us) / 1e6, ran),
+        "queue_s": floats((first.us - submit.us) / 1e6, first.known),
+        "label": labels(states, ~no if state_known is None else state_known, start.known, end.known, no if clamped is None else clamped),
+        "attempts": pa.array((start.known if attempts is None else attempts).astype(np.int32)),
+        "flags": flag_lists(rows, flags),
+    }
+    limits = columns.get("time_limit_s") if cluster.time_limit != "absent" else None
+    derived["time_limit_s"] = pa.nulls(rows, pa.float64()) if limits is None else limits
+    derived["time_limit_kind"] = pc.if_else(pc.is_valid(derived["time_limit_s"]), cluster.time_limit, "absent")
+    every = {**columns, **derived}
+    if "time_limit_kind" in columns and limits is not None:
+        every["time_limit_kind"] = columns["time_limit_kind"]
+    arrays = [every[f.name].cast(f.type) if f.name in every else pa.nulls(rows, f.type) for f in JOBS]
+    return pa.Table.from_arrays(arrays, schema=JOBS)

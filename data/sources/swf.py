@@ -1,0 +1,367 @@
+"""Standard Workload Format, version 2.2 (Parallel Workloads Archive, swf.html): 18 numbers a line, `;` before comments.
+
+Oddities of the format, and what is made of them:
+- -1 says that a value does not apply: it is null here. A run time of 0 is under half a second and stays.
+- Times are seconds since `UnixStartTime` of the header, which may be UNKNOWN or a date. A cluster file with `clock: relative`
+  counts from 1970-01-01 instead; otherwise an unknown start must be given as the option `unix_start_time`.
+- A job that was swapped out has a summary line (status 0 or 1) and, right after it, a line for each burst (status 2, 3, 4) with
+  the same number: the manual says to study jobs by the summary, so bursts are skipped. Status 2 without a run time is a job
+  that was still going when the log was made.
+- Processors are those requested; where that is not given, those allocated (rigid jobs get what they ask for), with a flag.
+- Requested memory is KiB for each processor.
+- A cancelled job, or one without processors, with no run time never started; its wait is the time until it was withdrawn.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+from pydantic import BaseModel, ConfigDict
+
+from runcast.data.cluster import Cluster
+from runcast.data.errors import SourceError
+from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.blocks import Block, read_blocks, text_of
+from runcast.data.sources.record import (
+    LATEST_US,
+    Instants,
+    floats,
+    jobs_table,
+    seconds_to_us,
+    sources,
+    whole_number_text,
+)
+
+FIELDS = (
+    "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "requested_time", "requested_memory",
+    "status", "user", "group", "executable", "queue", "partition", "preceding", "think_time",
+)  # fmt: skip
+
+_NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RECORD = re.compile(rb"[ \t]*" + rb"[ \t]+".join([_NUMBER] * len(FIELDS)) + rb"[ \t]*")
+_HEADER = re.compile(r";\s*(\w+)\s*:\s*(.*?)\s*$")
+_NUMBERED = re.compile(r"(-?\d+)\s+(.+)")
+_NAMELESS = frozenset({"-1", "unknown", "none", "null", "n/a"})
+_EXACT = 2.0**53  # ids beyond it are no longer whole in a float
+
+_STATES = {0: "FAILED", 1: "COMPLETED", 2: "RUNNING", 5: "CANCELLED"}
+
+
+class Options(BaseModel):
+    """`source.options` of an SWF log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unix_start_time: int | datetime | None = None  # overrides the header's; a date without zone is the cluster's local time
+    executable: Literal["job_name", "unusable"] = "job_name"  # unusable: nearly one number per job, so no name to learn from
+    status: Literal["recorded", "unusable"] = "recorded"  # unusable: the converter wrote one number for every job
+    processors: Literal["cpus", "nodes"] = "cpus"  # nodes: the log counts whole nodes only
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the comments before the first job say."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    queues: Mapping[int, str] = field(default_factory=dict)
+    partitions: Mapping[int, str] = field(default_factory=dict)
+
+
+class _Parsed(NamedTuple):
+    """The readable lines of a block: `numbers[field]` is float64, `lines` the 1-based line of each."""
+
+    numbers: Mapping[str, np.ndarray]
+    lines: np.ndarray
+    rejects: list[Reject]
+
+
+def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
+    """Yield the jobs of one SWF file, a batch per block of lines, in the file's order."""
+    options = Options.model_validate(cluster.source.options)
+    header: _Header | None = None
+    summary_id = np.nan  # number of the last summary line, so that bursts are known across blocks
+    for block in read_blocks(path):
+        if header is None:
+            header = _read_header(block)
+            anchor_us = _anchor_us(header, options, cluster, path)
+            notes = _zone_notes(header, cluster, anchor_us)
+        parsed = _parse(block, path.name)
+        batch, summary_id = _batch(parsed, block, summary_id, header, anchor_us, options, cluster, path.name)
+        yield Batch(batch.jobs, batch.rejects, batch.skipped, {**batch.notes, **notes})
+        notes = {}
+
+
+def _read_header(block: Block) -> _Header:
+    values: dict[str, str] = {}
+    names: dict[str, list[tuple[int, str]]] = {"Queue": [], "Partition": []}
+    for line in block.data.split(b"\n"):
+        text = text_of(line).strip()
+        if text and not text.startswith(";"):
+            break
+        match = _HEADER.match(text)
+        if not match:
+            continue
+        key, value = match.groups()
+        if key not in names:
+            values.setdefault(key, value)
+        elif numbered := _NUMBERED.match(value):
+            names[key].append((int(numbered.group(1)), numbered.group(2).strip()))
+    return _Header(values, _usable(names["Queue"]), _usable(names["Partition"]))
+
+
+def _usable(numbered: list[tuple[int, str]]) -> dict[int, str]:
+    """Keep the names that are one word, not a number or a word for none, and given to one number only."""
+    counts: dict[str, int] = {}
+    for _, name in numbered:
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        number: name
+        for number, name in numbered
+        if counts[name] == 1 and name.lower() not in _NAMELESS and not name.isdigit() and not re.search(r"\s", name)
+    }
+
+
+def _anchor_us(header: _Header, options: Options, cluster: Cluster, path: Path) -> int:
+    """Return the instant of second 0 in microseconds since 1970; raises SourceError where nothing tells it."""
+    if cluster.clock == "relative":
+        return 0
+    given: int | datetime | str | None = options.unix_start_time
+    if given is None:
+        given = header.values.get("UnixStartTime", "")
+    if isinstance(given, str):
+        given = _start_time(given)
+    if given is None:
+        raise SourceError(
+            f"{path}: UnixStartTime is {header.values.get('UnixStartTime', 'absent')!r}, so no time of day is known. "
+            "Set `clock: relative` in the cluster file, or give source.options.unix_start_time."
+        )
+    if isinstance(given, datetime):
+        given = (given if given.tzinfo else given.replace(tzinfo=cluster.zone)).timestamp()
+    return round(given * 1_000_000)
+
+
+def _start_time(text: str) -> int | datetime | None:
+    """Read UnixStartTime: seconds, or a date in ISO form; None where it is neither."""
+    if re.fullmatch(r"\d{1,10}(?:\.0*)?", text):
+        return int(float(text))
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _zone_notes(header: _Header, cluster: Cluster, anchor_us: int) -> dict[str, int]:
+    """Count a note where the header's zone shows another clock than the cluster's at the log's start or half a year later."""
+    named = header.values.get("TimeZoneString")
+    if not named or cluster.clock == "relative":
+        return {}
+    at = pa.array([anchor_us, anchor_us + 15_778_800_000_000]).cast(pa.timestamp("us", tz="UTC"))
+    try:
+        theirs = pc.local_timestamp(at.cast(pa.timestamp("us", tz=named)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return {"time_zone_of_header_unknown": 1}
+    ours = pc.local_timestamp(at.cast(pa.timestamp("us", tz=cluster.time_zone)))
+    return {} if theirs.equals(ours) else {"time_zone_differs_from_header": 1}
+
+
+def _parse(block: Block, file: str) -> _Parsed:
+    """Read a block's lines in one go where all are records, and line by line where some are not."""
+    lines = np.arange(block.first_line, block.first_line + block.data.count(b"\n"))
+    try:
+        return _Parsed(_numbers(block.data, len(lines)), lines, [])
+    except pa.ArrowInvalid:
+        pass
+    good, numbers, rejects = [], [], []
+    for number, line in enumerate(block.data.split(b"\n")[:-1], block.first_line):
+        if _RECORD.fullmatch(line):
+            good.append(line)
+            numbers.append(number)
+        elif (stripped := line.strip()) and not stripped.startswith(b";"):
+            rejects.append(_reject(line, number, file))
+    return _Parsed(_numbers(b"".join(line + b"\n" for line in good), len(good)), np.array(numbers, np.int64), rejects)
+
+
+def _numbers(data: bytes, rows: int) -> dict[str, np.ndarray]:
+    """Read lines of 18 numbers; raises ArrowInvalid where one has another count or something that is no number."""
+    data = data.replace(b"\t", b" ")
+    while b"  " in data:
+        data = data.replace(b"  ", b" ")
+    data = (b"\n" + data).replace(b"\n ", b"\n").replace(b" \n", b"\n")[1:]
+    if not data:
+        return {name: np.empty(0) for name in FIELDS}
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        read_options=csv.ReadOptions(column_names=FIELDS, use_threads=False, block_size=len(data) + 1),
+        parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(FIELDS, pa.float64()), null_values=[]),
+    )
+    if table.num_rows != rows:
+        raise pa.ArrowInvalid(f"{table.num_rows} rows in {rows} lines")
+    numbers = {name: table[name].to_numpy() for name in FIELDS}
+    if not np.isfinite(sum(column.sum() for column in numbers.values())):
+        raise pa.ArrowInvalid("a word for infinity, or not a number")
+    return numbers
+
+
+def _reject(line: bytes, number: int, file: str) -> Reject:
+    words = line.split()
+    if len(words) != len(FIELDS):
+        return Reject(file, number, "wrong_field_count", f"expected {len(FIELDS)} fields, found {len(words)}", text_of(line))
+    bad = next(name for name, word in zip(FIELDS, words, strict=True) if not re.fullmatch(_NUMBER, word))
+    return Reject(file, number, "not_a_number", f"field {bad}", text_of(line))
+
+
+def _batch(
+    parsed: _Parsed,
+    block: Block,
+    summary_id: float,
+    header: _Header,
+    anchor_us: int,
+    options: Options,
+    cluster: Cluster,
+    file: str,
+) -> tuple[Batch, float]:
+    numbers, lines = parsed.numbers, parsed.lines
+    burst, summary_id = _bursts(numbers, summary_id)
+    faults = _faults(numbers, anchor_us, burst)
+    bad = np.logical_or.reduce(list(faults.values()), initial=False, axis=0) if faults else np.zeros(len(lines), bool)
+    keep = np.flatnonzero(~burst & ~bad)
+    rejects = parsed.rejects + _fault_rejects(faults, lines, block, file)
+    jobs, notes = _jobs({k: v[keep] for k, v in numbers.items()}, lines[keep], header, anchor_us, options, cluster, file)
+    skipped = {"partial_execution": int(burst.sum())} if burst.any() else {}
+    return Batch(jobs, tuple(sorted(rejects, key=lambda r: r.line)), skipped, notes), summary_id
+
+
+def _bursts(numbers: Mapping[str, np.ndarray], summary_id: float) -> tuple[np.ndarray, float]:
+    """Find the lines of partial executions that follow their job's summary line."""
+    ids, status = numbers["job"], numbers["status"]
+    partial = np.isin(status, (2, 3, 4))
+    if not len(ids):
+        return partial, summary_id
+    latest = np.maximum.accumulate(np.where(partial, -1, np.arange(len(ids))))
+    summaries = np.where(latest < 0, summary_id, ids[np.maximum(latest, 0)])
+    return partial & (summaries == ids), float(summaries[-1])
+
+
+def _faults(numbers: Mapping[str, np.ndarray], anchor_us: int, burst: np.ndarray) -> dict[str, np.ndarray]:
+    """Masks by reason of the lines that cannot be jobs; a line has the first reason that fits."""
+    run, status = numbers["run"], numbers["status"]
+    ids = [numbers[name] for name in ("job", "user", "group", "executable", "queue", "partition", "status")]
+    unfinished = (status == 2) | (status == 5) | (np.maximum(numbers["allocated"], 0) == 0)
+    latest_s = (LATEST_US - anchor_us) / 1e6
+    ends = numbers["submit"] + np.maximum(numbers["wait"], 0) + np.maximum(run, 0)
+    faults = {
+        "id_not_whole": np.logical_or.reduce([(v != np.floor(v)) | (np.abs(v) > _EXACT) for v in ids]),
+        "submit_missing": numbers["submit"] < 0,
+        "runtime_negative": (run < 0) & (run != -1),
+        "runtime_missing": (run == -1) & ~unfinished,
+        "partial_without_summary": np.isin(status, (3, 4)) | ((status == 2) & (run >= 0)),
+        "time_out_of_range": ends >= latest_s,
+    }
+    taken = burst.copy()
+    for reason, mask in faults.items():
+        faults[reason] = mask & ~taken
+        taken |= mask
+    return faults
+
+
+def _fault_rejects(faults: Mapping[str, np.ndarray], lines: np.ndarray, block: Block, file: str) -> list[Reject]:
+    if not any(mask.any() for mask in faults.values()):
+        return []
+    raw = block.data.split(b"\n")
+    return [
+        Reject(file, int(line), reason, "", text_of(raw[int(line) - block.first_line]))
+        for reason, mask in faults.items()
+        for line in lines[mask]
+    ]
+
+
+def _jobs(
+    numbers: Mapping[str, np.ndarray],
+    lines: np.ndarray,
+    header: _Header,
+    anchor_us: int,
+    options: Options,
+    cluster: Cluster,
+    file: str,
+) -> tuple[pa.Table, dict[str, int]]:
+    status, run, wait = numbers["status"], numbers["run"], numbers["wait"]
+    allocated, requested = numbers["allocated"], numbers["requested"]
+    never = ((run == -1) & (status != 2)) | ((run == 0) & (status == 5) & (allocated <= 0))
+    open_ = (status == 2) & ~never
+    submit_us = anchor_us + seconds_to_us(numbers["submit"])
+    waited_us = submit_us + seconds_to_us(np.maximum(wait, 0))
+    start = Instants(waited_us, ~never)
+    end = Instants(np.where(never, waited_us, waited_us + seconds_to_us(np.maximum(run, 0))), ~open_)
+    state_known = (status != -1) & (options.status == "recorded")
+    processors = np.where(requested > 0, requested, allocated)
+    nodes_too = options.processors == "nodes" or _one_processor_a_node(header)
+    limit = numbers["requested_time"]
+    flags = {
+        "never_started": never,
+        "wait_missing": ~never & (wait < 0),
+        "end_assumed": never & (wait < 0),
+        "cpus_from_allocation": (requested <= 0) & (allocated > 0),
+        "state_unknown": ~state_known & ~never,
+        "open_at_log_end": open_,
+    }
+    columns = {
+        "job_id": whole_number_text(numbers["job"], np.ones(len(lines), bool)),
+        "user": _ids(numbers["user"]),
+        "group": _ids(numbers["group"]),
+        "job_name": _ids(numbers["executable"]) if options.executable == "job_name" else pa.nulls(len(lines), pa.string()),
+        "queue": pc.coalesce(_names(numbers["queue"], header.queues), _names(numbers["partition"], header.partitions)),
+        "cpu_count": floats(processors, processors > 0),
+        "node_count": floats(processors, (processors > 0) & nodes_too),
+        "mem_mib": floats(
+            numbers["requested_memory"] * processors / 1024, (numbers["requested_memory"] > 0) & (processors > 0)
+        ),
+        "time_limit_s": floats(limit, limit > 0),
+        "state": _states(status, never, state_known),
+        "source": sources(file, lines),
+    }
+    table = jobs_table(
+        cluster,
+        columns,
+        submit=Instants(submit_us, np.ones(len(lines), bool)),
+        start=start,
+        end=end,
+        first_start=Instants(start.us, start.known & (wait >= 0)),
+        flags=flags,
+        state_known=state_known,
+    )
+    unknown = state_known & ~np.isin(status, list(_STATES))
+    notes = {"unknown_state": int(unknown.sum())} if unknown.any() else {}
+    return table, {**notes, **{name: int(mask.sum()) for name, mask in flags.items() if mask.any()}}
+
+
+def _states(status: np.ndarray, never: np.ndarray, known: np.ndarray) -> pa.Array:
+    names = np.full(len(status), "OTHER", dtype=object)
+    for number, name in _STATES.items():
+        names[known & (status == number)] = name
+    names[never & ~known] = "CANCELLED"
+    return pa.array(names, pa.string())
+
+
+def _ids(numbers: np.ndarray) -> pa.Array:
+    return whole_number_text(numbers, numbers >= 0)
+
+
+def _names(numbers: np.ndarray, names: Mapping[int, str]) -> pa.Array:
+    """Name each number where the header does so usably, else give the number as text."""
+    distinct, at = np.unique(numbers, return_inverse=True)
+    texts = [None if n < 0 else names.get(int(n), str(int(n))) for n in distinct]
+    return pa.array(texts, pa.string()).take(pa.array(at))
+
+
+def _one_processor_a_node(header: _Header) -> bool:
+    """Whether the header counts as many nodes as processors, as of an SP2."""
+    counts = [re.match(r"\d+", header.values.get(key, "")) for key in ("MaxNodes", "MaxProcs")]
+    return all(counts) and counts[0].group() == counts[1].group()  # type: ignore[union-attr]
