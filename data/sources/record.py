@@ -109,7 +109,9 @@ def jobs_table(
         "end_time": end.to_arrow(),
         "runtime_s": floats((end.us - start.us) / 1e6, ran),
         "queue_s": floats((first.us - submit.us) / 1e6, first.known),
-        "label": labels(states, ~no if state_known is None else state_known, start.known, end.known, no if clamped is None else clamped),
+        "label": labels(
+            states, ~no if state_known is None else state_known, start.known, end.known, no if clamped is None else clamped
+        ),
         "attempts": pa.array((start.known if attempts is None else attempts).astype(np.int32)),
         "flags": flag_lists(rows, flags),
     }

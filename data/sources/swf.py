@@ -173,9 +173,11 @@ def _zone_notes(header: _Header, cluster: Cluster, anchor_us: int) -> dict[str, 
 
 def _parse(block: Block, file: str) -> _Parsed:
     """Read a block's lines in one go where all are records, and line by line where some are not."""
-    lines = np.arange(block.first_line, block.first_line + block.data.count(b"\n"))
+    comments = _leading_comments(block.data)
+    first = block.first_line + block.data.count(b"\n", 0, comments)
+    lines = np.arange(first, first + block.data.count(b"\n", comments))
     try:
-        return _Parsed(_numbers(block.data, len(lines)), lines, [])
+        return _Parsed(_numbers(block.data[comments:], len(lines)), lines, [])
     except pa.ArrowInvalid:
         pass
     good, numbers, rejects = [], [], []
@@ -190,10 +192,7 @@ def _parse(block: Block, file: str) -> _Parsed:
 
 def _numbers(data: bytes, rows: int) -> dict[str, np.ndarray]:
     """Read lines of 18 numbers; raises ArrowInvalid where one has another count or something that is no number."""
-    data = data.replace(b"\t", b" ")
-    while b"  " in data:
-        data = data.replace(b"  ", b" ")
-    data = (b"\n" + data).replace(b"\n ", b"\n").replace(b" \n", b"\n")[1:]
+    data = _single_blanks(data)
     if not data:
         return {name: np.empty(0) for name in FIELDS}
     table = csv.read_csv(
@@ -208,6 +207,22 @@ def _numbers(data: bytes, rows: int) -> dict[str, np.ndarray]:
     if not np.isfinite(sum(column.sum() for column in numbers.values())):
         raise pa.ArrowInvalid("a word for infinity, or not a number")
     return numbers
+
+
+def _leading_comments(data: bytes) -> int:
+    """Return where the first line that is no comment begins."""
+    at = 0
+    while data.startswith(b";", at):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+def _single_blanks(data: bytes) -> bytes:
+    """Make each run of blanks one, and take those at the ends of lines away."""
+    codes = np.frombuffer(data.replace(b"\t", b" "), np.uint8)
+    blank = codes == ord(" ")
+    after_blank = np.concatenate([[True], blank[:-1] | (codes[:-1] == ord("\n"))]) if len(codes) else blank
+    return codes[~(blank & after_blank)].tobytes().replace(b" \n", b"\n")
 
 
 def _reject(line: bytes, number: int, file: str) -> Reject:
@@ -320,9 +335,7 @@ def _jobs(
         "queue": pc.coalesce(_names(numbers["queue"], header.queues), _names(numbers["partition"], header.partitions)),
         "cpu_count": floats(processors, processors > 0),
         "node_count": floats(processors, (processors > 0) & nodes_too),
-        "mem_mib": floats(
-            numbers["requested_memory"] * processors / 1024, (numbers["requested_memory"] > 0) & (processors > 0)
-        ),
+        "mem_mib": floats(numbers["requested_memory"] * processors / 1024, (numbers["requested_memory"] > 0) & (processors > 0)),
         "time_limit_s": floats(limit, limit > 0),
         "state": _states(status, never, state_known),
         "source": sources(file, lines),
