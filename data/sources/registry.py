@@ -1,0 +1,120 @@
+"""Formats by name, and the one way to read a cluster's log: paths expanded, options checked, files in name order."""
+
+import difflib
+import glob
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import get_args
+
+import pyarrow as pa
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from runcast.data.cluster import Cluster, SourceFormat
+from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.settings import Settings
+from runcast.data.sources.batch import Batch
+from runcast.data.sources.times import microseconds
+
+Read = Callable[[Path, Cluster], Iterator[Batch]]
+
+
+class _Readers(Mapping[str, Read]):
+    """`read` of each format's module, which bears the format's name and is imported when first asked for."""
+
+    def __getitem__(self, name: str) -> Read:
+        if name not in get_args(SourceFormat):
+            raise KeyError(name)
+        return importlib.import_module(f"runcast.data.sources.{name}").read  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(get_args(SourceFormat))
+
+    def __len__(self) -> int:
+        return len(get_args(SourceFormat))
+
+
+SOURCES: Mapping[str, Read] = _Readers()
+
+
+def options_of(name: str) -> type[BaseModel]:
+    """Return the class that a format's `source.options` must fit."""
+    return importlib.import_module(f"runcast.data.sources.{name}").Options  # type: ignore[no-any-return]
+
+
+def check_options(cluster: Cluster) -> None:
+    """Raise ClusterFileError, with line and nearest key, where `source.options` does not fit the format."""
+    model = options_of(cluster.source.format)
+    try:
+        model.model_validate(cluster.source.options)
+    except ValidationError as error:
+        raise ClusterFileError("\n".join(_explain(cluster, model, e["loc"], e["type"], e["msg"]) for e in error.errors())) from None
+
+
+def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
+    """Expand `source.paths` into existing files (or folders), each once, in name order within each path.
+
+    Raises SourceError where a path names nothing, or an environment variable of it is not set.
+    """
+    found: dict[Path, None] = {}
+    for written in cluster.source.paths:
+        pattern = settings.expand(written)
+        names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
+        if not names:
+            raise SourceError(f"{cluster.name}: {written!r} (now {pattern}) names no file. Check source.paths in {cluster.path}.")
+        found |= dict.fromkeys(Path(name) for name in names)
+    return list(found)
+
+
+def read_source(cluster: Cluster, settings: Settings, since: datetime | None = None) -> Iterator[Batch]:
+    """Yield the log of `cluster` batch by batch; nothing is read before options and paths have been checked.
+
+    With `since`, jobs that had ended before it are counted as skipped: a night that looks a few days back does not keep years.
+    """
+    if cluster.refused:
+        raise SourceError(f"{cluster.name} cannot be used: {cluster.refused}")
+    check_options(cluster)
+    read = SOURCES[cluster.source.format]
+    files = find_files(cluster, settings)
+    return (_since(batch, since) for file in files for batch in read(file, cluster))
+
+
+def _since(batch: Batch, since: datetime | None) -> Batch:
+    if since is None:
+        return batch
+    end_us, ended = microseconds(batch.jobs["end_time"].combine_chunks())
+    early = ended & (end_us < round(since.timestamp() * 1_000_000))
+    if not early.any():
+        return batch
+    skipped = Counter(batch.skipped) + Counter(ended_before=int(early.sum()))
+    return Batch(batch.jobs.filter(pa.array(~early)), batch.rejects, dict(skipped), batch.notes)
+
+
+def _explain(cluster: Cluster, model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:
+    line = _line_of(cluster.path, ("source", "options", *loc))
+    where = f"{cluster.path}:{line}: source.options.{'.'.join(map(str, loc))}"
+    if kind == "extra_forbidden" and len(loc) == 1:
+        known = sorted(model.model_fields)
+        near = difflib.get_close_matches(str(loc[0]), known, n=1)
+        return f"{where}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known) or 'none'}")
+    return f"{where}: {message}"
+
+
+def _line_of(path: Path, loc: tuple[int | str, ...]) -> int:
+    """Return the 1-based line of `loc` in a cluster file, or of its nearest parent that stands there."""
+    node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader) if path.is_file() else None
+    line = 1
+    for step in loc:
+        if isinstance(node, yaml.MappingNode):
+            pairs = {key.value: (key, value) for key, value in node.value}
+            if str(step) not in pairs:
+                break
+            key, node = pairs[str(step)]
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+    return line
