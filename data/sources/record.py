@@ -90,16 +90,19 @@ def jobs_table(
     clamped: np.ndarray | None = None,
     first_start: Instants | None = None,
     attempts: np.ndarray | None = None,
+    runtime_lost: np.ndarray | None = None,
 ) -> pa.Table:
     """Build canonical rows from the columns a source has (job_id, state and source among them) and its instants.
 
     Missing columns become typed nulls. `first_start` (default: start) gives queue_s, null where it is not known.
-    `state_known` is False where the log says nothing about how the job ended.
+    `state_known` is False where the log says nothing about how the job ended; `runtime_lost` is True where start and end do not
+    bound one run, so that the row is excluded.
     """
     rows = len(submit.us)
     no = np.zeros(rows, bool)
     first = start if first_start is None else first_start
-    ran = start.known & end.known
+    usable = ~no if runtime_lost is None else ~runtime_lost
+    ran = start.known & end.known & usable
     ids, states = columns["job_id"], columns["state"]
     derived: dict[str, pa.Array] = {
         "cluster": pa.repeat(cluster.name, rows),
@@ -110,7 +113,11 @@ def jobs_table(
         "runtime_s": floats((end.us - start.us) / 1e6, ran),
         "queue_s": floats((first.us - submit.us) / 1e6, first.known),
         "label": labels(
-            states, ~no if state_known is None else state_known, start.known, end.known, no if clamped is None else clamped
+            states,
+            ~no if state_known is None else state_known,
+            start.known & usable,
+            end.known,
+            no if clamped is None else clamped,
         ),
         "attempts": pa.array((start.known if attempts is None else attempts).astype(np.int32)),
         "flags": flag_lists(rows, flags),

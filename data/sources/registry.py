@@ -51,7 +51,9 @@ def check_options(cluster: Cluster) -> None:
     try:
         model.model_validate(cluster.source.options)
     except ValidationError as error:
-        raise ClusterFileError("\n".join(_explain(cluster, model, e["loc"], e["type"], e["msg"]) for e in error.errors())) from None
+        raise ClusterFileError(
+            "\n".join(_explain(cluster, model, e["loc"], e["type"], e["msg"]) for e in error.errors())
+        ) from None
 
 
 def find_files(cluster: Cluster, settings: Settings) -> list[Path]:

@@ -1,0 +1,155 @@
+"""Kubernetes pods as in Alibaba's openb (cluster-trace-gpu-v2023): one line a pod, seconds on a clock without a date.
+
+Columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time, deletion_time, scheduled_time.
+- `gpu_milli` is the share of each GPU. A pod runs on one node.
+- Every pod has a deletion time, also those that were still running when the trace ended: these carry the trace's last second,
+  and are open. A Running pod deleted before that ended then, which is how services end: COMPLETED, with a flag.
+- A Pending pod was deleted without having been scheduled: it never started.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from runcast.data.cluster import Cluster
+from runcast.data.errors import SourceError
+from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.delimited import Piece, read_delimited
+from runcast.data.sources.numbers import Numbers, read_numbers
+from runcast.data.sources.record import LATEST_US, Instants, jobs_table, sources
+
+COLUMNS = (
+    "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase",
+    "creation_time", "deletion_time", "scheduled_time",
+)  # fmt: skip
+
+_STATES = {"Succeeded": "COMPLETED", "Failed": "FAILED", "Running": "RUNNING", "Pending": "PENDING"}
+
+
+class Options(BaseModel):
+    """`source.options` of a pod list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trace_end_s: float | None = None  # default: the latest deletion in the file
+
+
+def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
+    """Yield the pods of one list in the file's order; the file is read twice where its end is not given."""
+    options = Options.model_validate(cluster.source.options)
+    trace_end_s = options.trace_end_s if options.trace_end_s is not None else _latest_deletion(path)
+    for piece in _pieces(path):
+        yield _batch(piece, trace_end_s, cluster, path.name)
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
+    for piece in read_delimited(path):
+        missing = [name for name in COLUMNS if name not in piece.columns]
+        if piece.columns and missing:
+            raise SourceError(f"{path}: has no column {', '.join(missing)}; expected a pod list with {', '.join(COLUMNS)}")
+        if piece.columns:
+            yield piece
+
+
+def _latest_deletion(path: Path) -> float:
+    return max(
+        (float(read_numbers(piece.columns["deletion_time"]).values.max(initial=0.0)) for piece in _pieces(path)), default=0.0
+    )
+
+
+def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Batch:
+    rows = len(piece.lines)
+    numbers = {
+        name: read_numbers(piece.columns[name]) for name in COLUMNS if name not in ("name", "gpu_spec", "qos", "pod_phase")
+    }
+    created, deleted, scheduled = (numbers[f"{word}_time"] for word in ("creation", "deletion", "scheduled"))
+    texts = {name: _text(piece.columns[name]) for name in ("name", "gpu_spec", "qos", "pod_phase")}
+    phases = np.array(texts["pod_phase"].to_pylist(), dtype=object)
+    at_end = ~deleted.known | (deleted.values >= trace_end_s)
+    is_open = at_end & np.isin(phases, ("Running", "Pending"))
+    withdrawn = (phases == "Pending") & ~is_open
+    unscheduled = np.isin(phases, ("Running", "Succeeded")) & ~scheduled.known
+    start = Instants(_us(np.where(unscheduled, created.values, scheduled.values)), scheduled.known | unscheduled)
+    submit, end = Instants(_us(created.values), created.known), Instants(_us(deleted.values), deleted.known & ~is_open)
+    faults = _faults(numbers, texts["name"], submit, start, end, is_open)
+    refused = np.zeros(rows, bool)
+    rejects = list(piece.rejects)
+    for reason, mask in faults.items():
+        rejects += [Reject(file, int(piece.lines[i]), reason, "", piece.raw[i]) for i in np.flatnonzero(mask & ~refused)]
+        refused |= mask
+    keep = np.flatnonzero(~refused)
+    by_deletion = (phases == "Running") & ~is_open
+    states = np.array([_STATES.get(phase, "OTHER") for phase in phases], dtype=object)
+    states[by_deletion], states[withdrawn] = "COMPLETED", "CANCELLED"
+    flags = {
+        "never_started": ~start.known & ~is_open,
+        "start_assumed": unscheduled,
+        "ended_by_deletion": by_deletion,
+        "open_at_log_end": is_open,
+    }
+    flags = {name: mask[keep] for name, mask in flags.items()}
+    take = pa.array(keep)
+    share = Numbers(
+        numbers["num_gpu"].values * numbers["gpu_milli"].values / 1000,
+        numbers["num_gpu"].known & (numbers["gpu_milli"].known | (numbers["num_gpu"].values == 0)),
+        refused,
+    )
+    columns = {
+        "job_id": texts["name"],
+        "qos": texts["qos"],
+        "gpu_model": _one_model(texts["gpu_spec"]),
+        "gpu_count": share.to_arrow(),
+        "cpu_count": numbers["cpu_milli"].scaled(1e-3).to_arrow(),
+        "mem_mib": numbers["memory_mib"].to_arrow(),
+        "node_count": pa.array(np.ones(rows)),
+        "state": pa.array(states, pa.string()),
+        "source": sources(file, piece.lines),
+    }
+    jobs = jobs_table(
+        cluster,
+        {name: column.take(take) for name, column in columns.items()},
+        submit=submit.take(keep),
+        start=start.take(keep),
+        end=end.take(keep),
+        first_start=Instants(start.us, start.known & ~unscheduled).take(keep),
+        flags=flags,
+    )
+    notes = {name: int(mask.sum()) for name, mask in flags.items() if mask.any()}
+    if unknown := int((states[keep] == "OTHER").sum()):
+        notes["unknown_state"] = unknown
+    return Batch(jobs, tuple(sorted(rejects, key=lambda r: r.line)), piece.skipped, notes)
+
+
+def _faults(
+    numbers: dict[str, Numbers], names: pa.Array, submit: Instants, start: Instants, end: Instants, is_open: np.ndarray
+) -> dict[str, np.ndarray]:
+    times = ("creation_time", "deletion_time", "scheduled_time")
+    both = start.known & end.known
+    return {
+        **{f"{name}_unreadable": numbers[name].unreadable for name in times},
+        "job_id_missing": pc.is_null(names).to_numpy(zero_copy_only=False),
+        "submit_missing": ~submit.known,
+        "end_missing": ~end.known & ~is_open,
+        "start_before_submit": start.known & (start.us < submit.us),
+        "end_before_start": both & (end.us < start.us),
+        "end_before_submit": end.known & (end.us < submit.us),
+        "time_out_of_range": np.logical_or.reduce([np.abs(numbers[name].values) >= LATEST_US / 1e6 for name in times]),
+    }
+
+
+def _us(seconds: np.ndarray) -> np.ndarray:
+    return np.round(np.clip(seconds, -LATEST_US / 1e6, LATEST_US / 1e6) * 1e6).astype(np.int64)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    tidy = pc.utf8_trim_whitespace(values)
+    return pc.if_else(pc.equal(tidy, ""), pa.scalar(None, pa.string()), tidy)
+
+
+def _one_model(specs: pa.Array) -> pa.Array:
+    """A pod may name several models to choose from, as `V100M16|V100M32`."""
+    return pc.if_else(pc.match_substring(specs, "|"), "mixed", specs)
