@@ -58,9 +58,9 @@ def read_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """
     with open_log(path) as file:
         line, rest = 1, b""
-        while piece := _read(file, path, block_bytes):
+        while piece := read_piece(file, path, block_bytes):
             if piece.endswith(b"\r"):
-                piece += _read(file, path, 1)  # so that no `\r\n` is cut in two
+                piece += read_piece(file, path, 1)  # so that no `\r\n` is cut in two
             if b"\r" in piece:
                 piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             cut = piece.rfind(b"\n") + 1
@@ -82,7 +82,8 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", errors="replace")
 
 
-def _read(file: BinaryIO, path: Path, size: int) -> bytes:
+def read_piece(file: BinaryIO, path: Path, size: int) -> bytes:
+    """Read up to `size` bytes of an opened log; raises SourceError where what it is compressed with is damaged or cut."""
     try:
         return file.read(size)
     except _DAMAGED as error:
