@@ -39,6 +39,9 @@ class Piece:
         """The records as they stand in the log."""
         return self.texts()
 
+    def raw_text(self, record: int) -> str:
+        return self.raw[record]
+
 
 def read_delimited(
     path: Path, delimiter: str = ",", comment: str | None = None, header: Sequence[str] | None = None

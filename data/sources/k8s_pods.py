@@ -17,10 +17,21 @@ from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
-from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.batch import Batch
 from runcast.data.sources.delimited import Piece, read_delimited
 from runcast.data.sources.numbers import Numbers, read_numbers
-from runcast.data.sources.record import LATEST_US, Instants, jobs_table, sources
+from runcast.data.sources.record import (
+    LATEST_US,
+    Instants,
+    blank_to_null,
+    counted,
+    floats,
+    in_order,
+    jobs_table,
+    refuse,
+    seconds_to_us,
+    sources,
+)
 
 COLUMNS = (
     "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase",
@@ -67,21 +78,19 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
         name: read_numbers(piece.columns[name]) for name in COLUMNS if name not in ("name", "gpu_spec", "qos", "pod_phase")
     }
     created, deleted, scheduled = (numbers[f"{word}_time"] for word in ("creation", "deletion", "scheduled"))
-    texts = {name: _text(piece.columns[name]) for name in ("name", "gpu_spec", "qos", "pod_phase")}
+    texts = {name: blank_to_null(piece.columns[name]) for name in ("name", "gpu_spec", "qos", "pod_phase")}
     phases = np.array(texts["pod_phase"].to_pylist(), dtype=object)
     at_end = ~deleted.known | (deleted.values >= trace_end_s)
     is_open = at_end & np.isin(phases, ("Running", "Pending"))
     withdrawn = (phases == "Pending") & ~is_open
     unscheduled = np.isin(phases, ("Running", "Succeeded")) & ~scheduled.known
-    start = Instants(_us(np.where(unscheduled, created.values, scheduled.values)), scheduled.known | unscheduled)
-    submit, end = Instants(_us(created.values), created.known), Instants(_us(deleted.values), deleted.known & ~is_open)
+    start = Instants(seconds_to_us(np.where(unscheduled, created.values, scheduled.values)), scheduled.known | unscheduled)
+    submit, end = (
+        Instants(seconds_to_us(created.values), created.known),
+        Instants(seconds_to_us(deleted.values), deleted.known & ~is_open),
+    )
     faults = _faults(numbers, texts["name"], submit, start, end, is_open)
-    refused = np.zeros(rows, bool)
-    rejects = list(piece.rejects)
-    for reason, mask in faults.items():
-        rejects += [Reject(file, int(piece.lines[i]), reason, "", piece.raw[i]) for i in np.flatnonzero(mask & ~refused)]
-        refused |= mask
-    keep = np.flatnonzero(~refused)
+    rejects, keep = refuse(faults, piece.lines, piece.raw_text, file)
     by_deletion = (phases == "Running") & ~is_open
     states = np.array([_STATES.get(phase, "OTHER") for phase in phases], dtype=object)
     states[by_deletion], states[withdrawn] = "COMPLETED", "CANCELLED"
@@ -93,16 +102,13 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
     }
     flags = {name: mask[keep] for name, mask in flags.items()}
     take = pa.array(keep)
-    share = Numbers(
-        numbers["num_gpu"].values * numbers["gpu_milli"].values / 1000,
-        numbers["num_gpu"].known & (numbers["gpu_milli"].known | (numbers["num_gpu"].values == 0)),
-        refused,
-    )
+    gpus, share = numbers["num_gpu"], numbers["gpu_milli"]
+    gpus_known = gpus.known & (share.known | (gpus.values == 0))
     columns = {
         "job_id": texts["name"],
         "qos": texts["qos"],
         "gpu_model": _one_model(texts["gpu_spec"]),
-        "gpu_count": share.to_arrow(),
+        "gpu_count": floats(gpus.values * share.values / 1000, gpus_known),
         "cpu_count": numbers["cpu_milli"].scaled(1e-3).to_arrow(),
         "mem_mib": numbers["memory_mib"].to_arrow(),
         "node_count": pa.array(np.ones(rows)),
@@ -118,10 +124,8 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
         first_start=Instants(start.us, start.known & ~unscheduled).take(keep),
         flags=flags,
     )
-    notes = {name: int(mask.sum()) for name, mask in flags.items() if mask.any()}
-    if unknown := int((states[keep] == "OTHER").sum()):
-        notes["unknown_state"] = unknown
-    return Batch(jobs, tuple(sorted(rejects, key=lambda r: r.line)), piece.skipped, notes)
+    notes = counted(flags, unknown_state=int((states[keep] == "OTHER").sum()))
+    return Batch(jobs, in_order(piece.rejects, rejects), piece.skipped, notes)
 
 
 def _faults(
@@ -139,15 +143,6 @@ def _faults(
         "end_before_submit": end.known & (end.us < submit.us),
         "time_out_of_range": np.logical_or.reduce([np.abs(numbers[name].values) >= LATEST_US / 1e6 for name in times]),
     }
-
-
-def _us(seconds: np.ndarray) -> np.ndarray:
-    return np.round(np.clip(seconds, -LATEST_US / 1e6, LATEST_US / 1e6) * 1e6).astype(np.int64)
-
-
-def _text(values: pa.Array) -> pa.Array:
-    tidy = pc.utf8_trim_whitespace(values)
-    return pc.if_else(pc.equal(tidy, ""), pa.scalar(None, pa.string()), tidy)
 
 
 def _one_model(specs: pa.Array) -> pa.Array:

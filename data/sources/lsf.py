@@ -1,7 +1,7 @@
 """IBM Spectrum LSF: a CSV of jobs parsed from `bhist -l`, one line a job.
 
-Columns job_id, user, job_name, cwd, tasks, gpus, host, submit_time, start_time, end_time (local, no zone), cpu_s, state (DONE, EXIT,
-OTHER), term (the TERM_ reason of an EXIT), ndisp (how often it was dispatched), duration_s, wait_s.
+Columns job_id, user, job_name, cwd, tasks, gpus, host, submit_time, start_time, end_time (local, no zone), cpu_s, state (DONE,
+EXIT, OTHER), term (the TERM_ reason of an EXIT), ndisp (how often it was dispatched), duration_s, wait_s.
 - `start_time` is the first dispatch. With ndisp above 1 the time to the end holds waits between dispatches, so there is no
   runtime to learn from: excluded, with a flag. With ndisp 0 the job never started.
 - OTHER without an end was running when the log was made.
@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
-from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.batch import Batch
 from runcast.data.sources.delimited import Piece, read_delimited
 from runcast.data.sources.numbers import read_numbers
-from runcast.data.sources.record import Instants, jobs_table, sources
+from runcast.data.sources.record import Instants, blank_to_null, counted, in_order, jobs_table, refuse, sources
 from runcast.data.sources.times import microseconds, parse_times
 
 NEEDED = ("job_id", "submit_time", "start_time", "end_time", "state")
@@ -69,7 +69,6 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
 
 
 def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
-    rows = len(piece.lines)
     when = {name: parse_times(piece.columns[name], cluster.time_zone) for name in ("submit_time", "start_time", "end_time")}
     submit, first, end = (Instants(*microseconds(when[name].utc)) for name in when)
     end = _after(first, end, when["end_time"].second)
@@ -79,7 +78,7 @@ def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
     states = _states(piece, start.known, end.known)
     requeued = attempts > 1
     never = ~start.known & ~np.isin(states, ("RUNNING", "PENDING"))
-    texts = {name: _text(piece.columns[column]) for name, column in _TEXTS.items() if column in piece.columns}
+    texts = {name: blank_to_null(piece.columns[column]) for name, column in _TEXTS.items() if column in piece.columns}
     counts = {name: read_numbers(piece.columns[column]) for name, column in _COUNTS.items() if column in piece.columns}
     faults = {
         **{f"{name}_unreadable": times.unreadable for name, times in when.items()},
@@ -92,12 +91,7 @@ def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
         "end_before_submit": end.known & (end.us < submit.us),
         "attempts_unreadable": (attempts < 0) | (attempts > 1e6) | (attempts != np.floor(attempts)),
     }
-    refused = np.zeros(rows, bool)
-    rejects = list(piece.rejects)
-    for reason, mask in faults.items():
-        rejects += [Reject(file, int(piece.lines[i]), reason, "", piece.raw[i]) for i in np.flatnonzero(mask & ~refused)]
-        refused |= mask
-    keep = np.flatnonzero(~refused)
+    rejects, keep = refuse(faults, piece.lines, piece.raw_text, file)
     take = pa.array(keep)
     flags = {
         "never_started": never,
@@ -121,10 +115,8 @@ def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
         attempts=attempts[keep],
         runtime_lost=requeued[keep],
     )
-    notes = {name: int(mask.sum()) for name, mask in flags.items() if mask.any()}
-    if unknown := int((states[keep] == "OTHER").sum()):
-        notes["unknown_state"] = unknown
-    return Batch(jobs, tuple(sorted(rejects, key=lambda r: r.line)), piece.skipped, notes)
+    notes = counted(flags, unknown_state=int((states[keep] == "OTHER").sum()))
+    return Batch(jobs, in_order(piece.rejects, rejects), piece.skipped, notes)
 
 
 def _after(start: Instants, end: Instants, second: pa.Array) -> Instants:
@@ -144,8 +136,3 @@ def _states(piece: Piece, started: np.ndarray, ended: np.ndarray) -> np.ndarray:
     still = (states == "OTHER") & ~ended
     states[still] = np.where(started[still], "RUNNING", "PENDING")
     return states
-
-
-def _text(values: pa.Array) -> pa.Array:
-    tidy = pc.utf8_trim_whitespace(values)
-    return pc.if_else(pc.equal(tidy, ""), pa.scalar(None, pa.string()), tidy)

@@ -11,7 +11,6 @@ marwage/philly-traces: id, submitted_time, num_gpus, and attempts without detail
 
 import codecs
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,7 +23,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import open_log, read_piece
-from runcast.data.sources.record import Instants, jobs_table, sources
+from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources
 from runcast.data.sources.times import MISSING_WORDS, microseconds, parse_times
 from runcast.data.states import canonical_states
 
@@ -137,8 +136,8 @@ def _job(element: Any, record: int, raw: str, options: Options) -> "_Job | str":
     if attempts and options.label == "span" and starts[0] is None:
         return "start_missing"
     gpus, machines = _placement(last.get("detail"))
-    asked = element.get("num_gpus")
-    is_number = isinstance(asked, int | float) and not isinstance(asked, bool) and 0 <= asked < 1e6
+    if gpus is None:
+        gpus = _count(element.get("num_gpus"))
     return _Job(
         record=record,
         raw=raw,
@@ -151,7 +150,7 @@ def _job(element: Any, record: int, raw: str, options: Options) -> "_Job | str":
         start=(starts[0] if options.label == "span" else starts[-1]) if starts else None,
         end=_word(last.get("end_time")),
         attempts=len(attempts),
-        gpu_count=gpus if gpus is not None else float(asked) if is_number else None,
+        gpu_count=gpus,
         node_list=machines,
     )
 
@@ -164,6 +163,11 @@ def _placement(detail: Any) -> tuple[float | None, str | None]:
     machines = [word for d in detail if (word := _word(d.get("ip")))]
     count = float(sum(map(len, gpus))) if all(isinstance(g, list) for g in gpus) else None
     return count, ",".join(machines) or None
+
+
+def _count(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e6 else None
 
 
 def _word(value: Any) -> str | None:
@@ -195,12 +199,8 @@ def _batch(jobs: list[_Job], rejects: list[Reject], cluster: Cluster, file: str)
         "start_before_submit": start.known & (start.us < submit.us),
         "end_before_start": start.known & end.known & (end.us < start.us),
     }
-    refused = np.zeros(len(jobs), bool)
-    every = list(rejects)
-    for reason, mask in faults.items():
-        every += [Reject(file, jobs[i].record, reason, "", jobs[i].raw) for i in np.flatnonzero(mask & ~refused)]
-        refused |= mask
-    keep = np.flatnonzero(~refused)
+    records = np.array([job.record for job in jobs], np.int64)
+    refused, keep = refuse(faults, records, lambda i: jobs[i].raw, file)
     take = pa.array(keep)
     ended = Instants(np.where(never, submit.us, end.us), end.known | never)
     flags = {
@@ -219,7 +219,7 @@ def _batch(jobs: list[_Job], rejects: list[Reject], cluster: Cluster, file: str)
         "gpu_count": pa.array([job.gpu_count for job in jobs], pa.float64()),
         "node_list": strings("node_list"),
         "state": pa.array(states, pa.string()),
-        "source": sources(file, np.array([job.record for job in jobs], np.int64)),
+        "source": sources(file, records),
     }
     table = jobs_table(
         cluster,
@@ -232,6 +232,5 @@ def _batch(jobs: list[_Job], rejects: list[Reject], cluster: Cluster, file: str)
         state_known=(state_known | is_open)[keep],
         attempts=np.array([job.attempts for job in jobs], np.int64)[keep],
     )
-    notes = Counter({name: int(mask.sum()) for name, mask in flags.items() if mask.any()})
-    notes += Counter(unknown_state=int((state_known & (states == "OTHER"))[keep].sum()))
-    return Batch(table, tuple(sorted(every, key=lambda r: r.line)), {}, dict(notes))
+    notes = counted(flags, unknown_state=int((state_known & (states == "OTHER"))[keep].sum()))
+    return Batch(table, in_order(rejects, refused), {}, notes)

@@ -1,6 +1,6 @@
 """From columns of a log to canonical rows: keys, labels, queueing times and flags, one way for every source."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
 from runcast.data.schema import JOBS
+from runcast.data.sources.batch import Reject
 from runcast.data.states import OPEN_STATES, STATES
 
 UTC_US = pa.timestamp("us", tz="UTC")
@@ -61,6 +62,35 @@ def flag_lists(rows: int, flags: Mapping[str, np.ndarray]) -> pa.Array:
 def sources(file: str, lines: np.ndarray) -> pa.Array:
     """Return `file:line` for each row."""
     return pc.binary_join_element_wise(pa.scalar(file), pa.array(lines).cast(pa.string()), ":")
+
+
+def blank_to_null(values: pa.Array) -> pa.Array:
+    """Return text without blanks around it, null where nothing is left."""
+    tidy = pc.utf8_trim_whitespace(values)
+    return pc.if_else(pc.equal(tidy, ""), pa.scalar(None, pa.string()), tidy)
+
+
+def refuse(
+    faults: Mapping[str, np.ndarray], lines: np.ndarray, raw: Callable[[int], str], file: str
+) -> tuple[list[Reject], np.ndarray]:
+    """Turn masks by reason into rejects, each row with the first reason that fits; also the positions that are left."""
+    refused = np.zeros(len(lines), bool)
+    rejects: list[Reject] = []
+    for reason, mask in faults.items():
+        rejects += [Reject(file, int(lines[i]), reason, "", raw(i)) for i in map(int, np.flatnonzero(mask & ~refused))]
+        refused |= mask
+    return rejects, np.flatnonzero(~refused)
+
+
+def in_order(*rejects: Sequence[Reject]) -> tuple[Reject, ...]:
+    """Return rejects of several steps in the order of their lines."""
+    return tuple(sorted((r for some in rejects for r in some), key=lambda r: r.line))
+
+
+def counted(flags: Mapping[str, np.ndarray], **more: int) -> dict[str, int]:
+    """Count the rows that raise each flag, and what else is worth a note; nothing where nothing is."""
+    counts = {**{name: int(mask.sum()) for name, mask in flags.items()}, **more}
+    return {name: count for name, count in counts.items() if count}
 
 
 def labels(states: pa.Array, state_known: np.ndarray, started: np.ndarray, ended: np.ndarray, clamped: np.ndarray) -> pa.Array:
@@ -128,5 +158,9 @@ def jobs_table(
     every = {**columns, **derived}
     if "time_limit_kind" in columns and limits is not None:
         every["time_limit_kind"] = columns["time_limit_kind"]
+    if "runtime_s" in columns:  # a source whose label is not the span: a null there excludes
+        every["runtime_s"] = columns["runtime_s"]
+        lost = pc.and_(pc.is_null(columns["runtime_s"]), pa.array(end.known))
+        every["label"] = pc.if_else(lost, "excluded", every["label"])
     arrays = [every[f.name].cast(f.type) if f.name in every else pa.nulls(rows, f.type) for f in JOBS]
     return pa.Table.from_arrays(arrays, schema=JOBS)

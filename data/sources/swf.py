@@ -132,19 +132,16 @@ def _anchor_us(header: _Header, options: Options, cluster: Cluster, path: Path) 
     """Return the instant of second 0 in microseconds since 1970; raises SourceError where nothing tells it."""
     if cluster.clock == "relative":
         return 0
-    given: int | datetime | str | None = options.unix_start_time
-    if given is None:
-        given = header.values.get("UnixStartTime", "")
-    if isinstance(given, str):
-        given = _start_time(given)
-    if given is None:
+    written = header.values.get("UnixStartTime", "")
+    start = options.unix_start_time if options.unix_start_time is not None else _start_time(written)
+    if start is None:
         raise SourceError(
-            f"{path}: UnixStartTime is {header.values.get('UnixStartTime', 'absent')!r}, so no time of day is known. "
+            f"{path}: UnixStartTime is {written or 'absent'!r}, so no time of day is known. "
             "Set `clock: relative` in the cluster file, or give source.options.unix_start_time."
         )
-    if isinstance(given, datetime):
-        given = (given if given.tzinfo else given.replace(tzinfo=cluster.zone)).timestamp()
-    return round(given * 1_000_000)
+    if isinstance(start, datetime):
+        return round((start if start.tzinfo else start.replace(tzinfo=cluster.zone)).timestamp() * 1_000_000)
+    return start * 1_000_000
 
 
 def _start_time(text: str) -> int | datetime | None:
@@ -222,7 +219,8 @@ def _single_blanks(data: bytes) -> bytes:
     codes = np.frombuffer(data.replace(b"\t", b" "), np.uint8)
     blank = codes == ord(" ")
     after_blank = np.concatenate([[True], blank[:-1] | (codes[:-1] == ord("\n"))]) if len(codes) else blank
-    return codes[~(blank & after_blank)].tobytes().replace(b" \n", b"\n")
+    single: bytes = codes[~(blank & after_blank)].tobytes()
+    return single.replace(b" \n", b"\n")
 
 
 def _reject(line: bytes, number: int, file: str) -> Reject:

@@ -36,7 +36,7 @@ from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import read_blocks, text_of
 from runcast.data.sources.delimited import read_delimited
 from runcast.data.sources.numbers import Numbers, read_numbers
-from runcast.data.sources.record import LATEST_US, Instants, jobs_table, sources
+from runcast.data.sources.record import LATEST_US, Instants, counted, in_order, jobs_table, refuse, sources
 from runcast.data.sources.times import MISSING_WORDS, Times, epoch_times, microseconds, parse_times
 from runcast.data.states import OPEN_STATES, canonical_states
 
@@ -104,14 +104,15 @@ class Options(_Part):
 
     columns: Mapping[str, str | Column]
     kind: Literal["csv", "parquet", "jsonl"] | None = None  # default: by the file's name
-    delimiter: str = Field(",", min_length=1, max_length=1)
-    comment: str | None = Field(None, min_length=1)
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    comment: str | None = Field(default=None, min_length=1)
     header: tuple[str, ...] | None = None  # for files without a header line
     time: TimeFormat = "naive"
     start_is_submit: bool = False  # the log has no start: take the submission for it, and flag each row
     zero_runtime: Literal["ran", "cancelled_never_started"] = "ran"  # for logs without a start time
-    runtime_clamped_at_s: float | None = Field(None, gt=0)  # at it and above a runtime is a lower bound: censored
+    runtime_clamped_at_s: float | None = Field(default=None, gt=0)  # at it and above a runtime is a lower bound: censored
     array_pattern: str | None = None  # RE2 over job_id with groups `array` and, optional in the match, `task`
+    repeated_ids: Literal["one_job", "array_tasks"] = "one_job"  # array_tasks: the log lost the task numbers; told apart by order
     constants: Mapping[str, str] = {}  # canonical text columns that are the same for every job
 
     @field_validator("columns", "constants")
@@ -211,7 +212,7 @@ def _delimited_rows(path: Path, options: Options, needed: set[str]) -> Iterator[
     for piece in read_delimited(path, options.delimiter, options.comment, options.header):
         if piece.columns:
             _check_columns(path, needed, piece.columns)
-        yield Rows(piece.columns, piece.lines, lambda i, piece=piece: piece.raw[i], piece.rejects, piece.skipped)
+        yield Rows(piece.columns, piece.lines, piece.raw_text, piece.rejects, piece.skipped)
 
 
 def _parquet_rows(path: Path, needed: set[str]) -> Iterator[Rows]:
@@ -286,18 +287,15 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
     ran = _derive(when, numbers, states, state_known, options)
     texts = {name: _text(rows.columns[mapped[name].column], mapped[name]) for name in TEXTS if name in mapped}
     faults = _faults(when, numbers, ran, texts.get("job_id"))
-    refused = np.zeros(len(rows.lines), bool)
-    rejects = list(rows.rejects)
-    for reason, mask in faults.items():
-        rejects += [Reject(path.name, int(rows.lines[i]), reason, "", rows.raw(i)) for i in np.flatnonzero(mask & ~refused)]
-        refused |= mask
-    keep = np.flatnonzero(~refused)
+    rejects, keep = refuse(faults, rows.lines, rows.raw, path.name)
     take = pa.array(keep)
     columns: dict[str, pa.Array] = {name: column.take(take) for name, column in texts.items()}
     columns |= {name: numbers[name].to_arrow().take(take) for name in COUNTS if name in numbers}
     columns |= {name: pa.repeat(value, len(keep)) for name, value in options.constants.items() if name != "state"}
     if "job_id" not in columns:
         columns["job_id"] = _content_ids(rows.columns, mapped, take, seen)
+    elif options.repeated_ids == "array_tasks":
+        columns |= _numbered_repeats(columns["job_id"], seen)
     if options.array_pattern:
         columns |= _array_parts(columns["job_id"], options.array_pattern)
     columns["state"] = ran.states.take(take)
@@ -314,12 +312,10 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         state_known=state_known[keep],
         clamped=ran.clamped[keep],
     )
-    notes = {name: int(mask.sum()) for name, mask in flags.items() if mask.any()}
-    notes |= {f"unreadable_{name}": int(n.unreadable[keep].sum()) for name, n in numbers.items() if n.unreadable[keep].any()}
-    other = pc.sum(pc.equal(columns["state"], "OTHER")).as_py() or 0
-    if other and state_known[keep].any():
-        notes["unknown_state"] = other
-    return Batch(table, tuple(sorted(rejects, key=lambda r: r.line)), rows.skipped, notes)
+    unreadable = {f"unreadable_{name}": int(n.unreadable[keep].sum()) for name, n in numbers.items()}
+    unknown = np.array([state == "OTHER" for state in columns["state"].to_pylist()], bool) & state_known[keep]
+    notes = counted(flags, unknown_state=int(unknown.sum()), **unreadable)
+    return Batch(table, in_order(rows.rejects, rejects), rows.skipped, notes)
 
 
 def _empty(cluster: Cluster) -> pa.Table:
@@ -545,6 +541,15 @@ def _content_ids(columns: Mapping[str, pa.Array], mapped: Mapping[str, Column], 
         ids.append(f"{digest}-{seen[digest]}")
         seen[digest] += 1
     return pa.array(ids, pa.string())
+
+
+def _numbered_repeats(ids: pa.Array, seen: Counter[str]) -> dict[str, pa.Array]:
+    """Make each further row of an id a job of its own, `id.1`, `id.2`, ..., and all of them tasks of one array."""
+    own = []
+    for text in ids.to_pylist():
+        own.append(f"{text}.{seen[text]}" if seen[text] else text)
+        seen[text] += 1
+    return {"job_id": pa.array(own, pa.string()), "array_id": ids}
 
 
 def _array_parts(ids: pa.Array, pattern: str) -> dict[str, pa.Array]:
