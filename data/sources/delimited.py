@@ -151,7 +151,7 @@ class _Reader:
 
             def texts() -> Sequence[str]:
                 raw = every()
-                return [raw[i] for i in kept]
+                return [raw[i] for i in map(int, kept)]
 
         columns = {name: table[name].combine_chunks() for name in header}
         return Piece(columns, lines, texts, rejects, _counted(repeated))

@@ -85,10 +85,8 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
     withdrawn = (phases == "Pending") & ~is_open
     unscheduled = np.isin(phases, ("Running", "Succeeded")) & ~scheduled.known
     start = Instants(seconds_to_us(np.where(unscheduled, created.values, scheduled.values)), scheduled.known | unscheduled)
-    submit, end = (
-        Instants(seconds_to_us(created.values), created.known),
-        Instants(seconds_to_us(deleted.values), deleted.known & ~is_open),
-    )
+    submit = Instants(seconds_to_us(created.values), created.known)
+    end = Instants(seconds_to_us(deleted.values), deleted.known & ~is_open)
     faults = _faults(numbers, texts["name"], submit, start, end, is_open)
     rejects, keep = refuse(faults, piece.lines, piece.raw_text, file)
     by_deletion = (phases == "Running") & ~is_open

@@ -44,7 +44,7 @@ FIELDS = (
     "status", "user", "group", "executable", "queue", "partition", "preceding", "think_time",
 )  # fmt: skip
 
-_NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = rb"[+-]?(?:\d{1,25}(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?"  # what no float can hold is no number of a log
 _RECORD = re.compile(rb"[ \t]*" + rb"[ \t]+".join([_NUMBER] * len(FIELDS)) + rb"[ \t]*")
 _HEADER = re.compile(r";\s*(\w+)\s*:\s*(.*?)\s*$")
 _NUMBERED = re.compile(r"(-?\d+)\s+(.+)")
@@ -224,7 +224,7 @@ def _single_blanks(data: bytes) -> bytes:
 
 
 def _reject(line: bytes, number: int, file: str) -> Reject:
-    words = line.split()
+    words = re.split(rb"[ \t]+", line.strip(b" \t"))
     if len(words) != len(FIELDS):
         return Reject(file, number, "wrong_field_count", f"expected {len(FIELDS)} fields, found {len(words)}", text_of(line))
     bad = next(name for name, word in zip(FIELDS, words, strict=True) if not re.fullmatch(_NUMBER, word))

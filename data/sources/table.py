@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -225,9 +225,8 @@ def _parquet_rows(path: Path, needed: set[str]) -> Iterator[Rows]:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=sorted(needed), use_threads=False):
                 lines = np.arange(first, first + batch.num_rows)
                 first += batch.num_rows
-                yield Rows(
-                    dict(zip(batch.schema.names, batch.columns, strict=True)), lines, lambda i, batch=batch: _row_text(batch, i)
-                )
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                yield Rows(columns, lines, partial(_row_text, batch))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})") from error
 
@@ -544,12 +543,15 @@ def _content_ids(columns: Mapping[str, pa.Array], mapped: Mapping[str, Column], 
 
 
 def _numbered_repeats(ids: pa.Array, seen: Counter[str]) -> dict[str, pa.Array]:
-    """Make each further row of an id a job of its own, `id.1`, `id.2`, ..., and all of them tasks of one array."""
-    own = []
-    for text in ids.to_pylist():
+    """Make each further row of an id a job of its own, `id.1`, `id.2`, ..., and these rows tasks of one array."""
+    texts = ids.to_pylist()
+    here = Counter(texts)
+    own, arrays = [], []
+    for text in texts:
         own.append(f"{text}.{seen[text]}" if seen[text] else text)
+        arrays.append(text if here[text] > 1 or seen[text] else None)
         seen[text] += 1
-    return {"job_id": pa.array(own, pa.string()), "array_id": ids}
+    return {"job_id": pa.array(own, pa.string()), "array_id": pa.array(arrays, pa.string())}
 
 
 def _array_parts(ids: pa.Array, pattern: str) -> dict[str, pa.Array]:
