@@ -308,7 +308,7 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         end=ran.end.take(keep),
         first_start=Instants.none(len(keep)) if options.start_is_submit else None,
         flags=flags,
-        state_known=state_known[keep],
+        state_known=(state_known | ran.is_open)[keep],
         clamped=ran.clamped[keep],
     )
     unreadable = {f"unreadable_{name}": int(n.unreadable[keep].sum()) for name, n in numbers.items()}
@@ -422,7 +422,7 @@ class _Ran:
     end: Instants
     states: pa.Array
     clamped: np.ndarray
-    terminal: np.ndarray
+    is_open: np.ndarray
     flags: dict[str, np.ndarray]
 
 
@@ -473,7 +473,7 @@ def _derive(
         "duration_differs": start.known & end.known & run_known & (np.abs(ran_us - run_us) > 1e6),
         "state_unknown": ~state_known & end.known,
     }
-    return _Ran(submit, start, end, pa.array(names, pa.string()), clamped, ~is_open, flags)
+    return _Ran(submit, start, end, pa.array(names, pa.string()), clamped, is_open, flags)
 
 
 def _derived_start(
@@ -521,7 +521,7 @@ def _faults(when: Mapping[str, Times], numbers: Mapping[str, Numbers], ran: _Ran
     if ids is not None:
         faults["job_id_missing"] = pc.is_null(ids).to_numpy(zero_copy_only=False)
     faults["submit_missing"] = ~ran.submit.known
-    faults["end_missing"] = ran.start.known & ~ran.end.known & ran.terminal
+    faults["end_missing"] = ran.start.known & ~ran.end.known & ~ran.is_open
     both = ran.start.known & ran.end.known
     faults["start_before_submit"] = ran.start.known & (ran.start.us < ran.submit.us)
     faults["end_before_start"] = both & (ran.end.us < ran.start.us)
