@@ -1,0 +1,114 @@
+"""Formats by name, files by pattern, options checked with line and nearest key."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from runcast.data.cluster import Cluster, read_cluster
+from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.settings import Settings, read_settings
+from runcast.data.sources.registry import SOURCES, check_options, find_files, options_of, read_source
+
+LOG = "; UnixStartTime: 1000000000\n" + "".join(f"{n} {n} 0 {n} 1 -1 -1 1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1\n" for n in range(1, 6))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings({"LOGS": str(tmp_path), "RUNCAST_HOME": str(tmp_path)})
+
+
+def cluster(folder: Path, *paths: str, options: str = "{}", more: str = "") -> Cluster:
+    file = folder / "c.yaml"
+    listed = ", ".join(f'"{path}"' for path in paths)
+    file.write_text(f"# a cluster\nsource:\n  format: swf\n  paths: [{listed}]\n  options: {options}\ntime_zone: UTC\n{more}")
+    return read_cluster(file)
+
+
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"slurm_sacct", "slurm_json", "acme"}))
+def test_every_format_has_a_reader_and_options(name: str) -> None:
+    assert callable(SOURCES[name])
+    assert options_of(name).model_config["extra"] == "forbid"
+
+
+def test_unknown_format_is_no_source() -> None:
+    assert "sge" not in SOURCES
+    with pytest.raises(KeyError):
+        SOURCES["sge"]
+
+
+def test_files_are_found_once_and_in_name_order(tmp_path: Path, settings: Settings) -> None:
+    for name in ("b.swf", "a.swf", "d.txt"):
+        (tmp_path / name).write_text(LOG)
+    found = find_files(cluster(tmp_path, "${LOGS}/*.swf", "${LOGS}/a.swf", "${LOGS}/d.*"), settings)
+    assert [path.name for path in found] == ["a.swf", "b.swf", "d.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [
+        pytest.param("${LOGS}/none-*.swf", r"names no file. Check source.paths in .*c.yaml", id="no match"),
+        pytest.param("${OTHER}/x.swf", "the environment variable OTHER is not set", id="variable not set"),
+    ],
+)
+def test_path_that_names_nothing_is_an_error_before_anything_is_read(
+    tmp_path: Path, settings: Settings, path: str, match: str
+) -> None:
+    (tmp_path / "a.swf").write_text(LOG)
+    with pytest.raises(SourceError, match=match):
+        read_source(cluster(tmp_path, "${LOGS}/a.swf", path), settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        pytest.param(
+            "{executabel: unusable}", r"c.yaml:5: source.options.executabel: unknown key; did you mean 'executable'\?", id="near"
+        ),
+        pytest.param(
+            "{colour: red}", r"c.yaml:5: source.options.colour: unknown key; known are executable, processors, status", id="far"
+        ),
+        pytest.param(
+            "\n    status: none", r"c.yaml:6: source.options.status: Input should be 'recorded' or 'unusable'", id="value"
+        ),
+    ],
+)
+def test_option_that_the_format_does_not_have_is_refused_with_its_line(
+    tmp_path: Path, settings: Settings, options: str, match: str
+) -> None:
+    (tmp_path / "a.swf").write_text(LOG)
+    with pytest.raises(ClusterFileError, match=match):
+        read_source(cluster(tmp_path, "${LOGS}/a.swf", options=options), settings)
+
+
+def test_cluster_that_is_refused_is_not_read(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "a.swf").write_text(LOG)
+    with pytest.raises(SourceError, match="c cannot be used: no runtime in it"):
+        read_source(cluster(tmp_path, "${LOGS}/a.swf", more="refused: no runtime in it\n"), settings)
+
+
+def test_files_are_read_one_after_the_other(tmp_path: Path, settings: Settings) -> None:
+    for name in ("a.swf", "b.swf"):
+        (tmp_path / name).write_text(LOG)
+    batches = list(read_source(cluster(tmp_path, "${LOGS}/*.swf"), settings))
+    assert [batch.jobs["source"][0].as_py() for batch in batches] == ["a.swf:2", "b.swf:2"]
+    assert sum(batch.rows_in for batch in batches) == 10
+
+
+def test_jobs_that_ended_before_the_look_back_are_skipped_and_counted(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "a.swf").write_text(LOG)  # job n ends 2 n seconds after the start
+    (batch,) = read_source(cluster(tmp_path, "${LOGS}/a.swf"), settings, since=datetime.fromtimestamp(1000000006, UTC))
+    assert batch.jobs["job_id"].to_pylist() == ["3", "4", "5"]
+    assert (batch.skipped, batch.rows_in) == ({"ended_before": 2}, 5)
+
+
+def test_every_cluster_file_that_is_shipped_can_be_read_and_has_fitting_options() -> None:
+    import runcast.data
+
+    files = sorted((Path(runcast.data.__file__).parent / "clusters").glob("*.yaml"))
+    assert len(files) >= 17
+    for path in files:
+        found = read_cluster(path)
+        check_options(found)
+        assert found.description
+        assert all("${RUNCAST_TRACES}" in source for source in found.source.paths)
