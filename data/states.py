@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -157,17 +156,6 @@ def canonical_states(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     encoded = column.dictionary_encode()
     names = pa.array([canonical_state(text) for text in encoded.dictionary.to_pylist()] or [OTHER], pa.string())
     return pc.fill_null(names.take(encoded.indices), OTHER)
-
-
-def labels(states: pa.Array, started: np.ndarray, runtime_known: np.ndarray) -> pa.Array:
-    """Label of each job: the role of its state, but `excluded` where it never started or has ended without a runtime."""
-    encoded = states.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    roles = np.array([STATES[name] for name in names] or ["excluded"], dtype=object)
-    is_open = np.array([name in OPEN_STATES for name in names] or [False], dtype=bool)
-    usable = started & (is_open[indices] | runtime_known)
-    return pa.array(np.where(usable, roles[indices], "excluded"), pa.string())
 
 
 def _of_list_text(word: str) -> str:

@@ -170,4 +170,5 @@ def _to_microseconds(column: pa.Array) -> pa.Array:
 
 
 def _mask(values: pa.Array) -> np.ndarray:
-    return pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    mask: np.ndarray = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    return mask

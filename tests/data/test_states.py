@@ -1,13 +1,12 @@
 """States: spelling, roles, and the table that names each state's role once."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runcast.data.columns import LABELS
-from runcast.data.states import ALIASES, OPEN_STATES, OTHER, STATES, canonical_state, canonical_states, labels
+from runcast.data.states import ALIASES, OPEN_STATES, OTHER, STATES, canonical_state, canonical_states
 
 # "JOB STATE CODES" of sacct(1) and squeue(1), Slurm 23.11, plus EXPEDITING of 24.11.
 SLURM_MANUAL = """
@@ -91,16 +90,3 @@ def test_column_of_states_equals_one_by_one():
     assert canonical_states(pa.array(texts)).to_pylist() == [canonical_state(text) for text in texts]
     assert canonical_states(pa.chunked_array([pa.array([], pa.string())])).to_pylist() == []
     assert canonical_states(pa.array([None], pa.string())).to_pylist() == [OTHER]
-
-
-def test_label_needs_a_start_and_once_ended_a_runtime():
-    cases = [  # state, started, runtime known, label
-        ("COMPLETED", True, True, "event"),
-        ("COMPLETED", True, False, "excluded"),
-        ("CANCELLED", True, True, "censored"),
-        ("CANCELLED", False, False, "excluded"),
-        ("RUNNING", True, False, "censored"),
-        ("PENDING", False, False, "excluded"),
-    ]
-    states, started, known, expected = zip(*cases, strict=True)
-    assert labels(pa.array(states), np.array(started), np.array(known)).to_pylist() == list(expected)

@@ -1,0 +1,160 @@
+"""Several records of one Slurm job made one: requeued attempts, and the same attempt met again in a later export.
+
+An id alone is no key: ids are recycled. Records of one id are one job where they share the submission time, or where the first
+was requeued (or cut by the system) and the second was queued at that moment: Slurm gives a requeued job a new submission time
+(slurmctld sets it when the job is queued again). The job keeps its first submission; its label is that of the last attempt.
+Which ids are met again is counted in a first reading of the file, so that only their records are held back, and no longer than
+until the last of them is met.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from runcast.data.cluster import Cluster
+from runcast.data.errors import SourceError
+from runcast.data.schema import JOBS
+from runcast.data.sources.batch import Batch
+from runcast.data.sources.record import floats
+from runcast.data.sources.slurm_jobs import WAITS_AGAIN, Fields, Rows, SlurmOptions, Tally, canonical_rows, job_ids
+from runcast.data.sources.times import microseconds
+
+#: Ended states after which the system itself may queue the job again.
+_CUT_BY_SYSTEM = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL")
+_QUEUED_AGAIN_WITHIN_US = 3_600_000_000  # between the end of a cut attempt and the next submission
+_REQUEUED_WITHIN_US = 90 * 86_400_000_000  # a requeued job may be held, but an id is not recycled so soon
+
+
+def batches(
+    pieces: Callable[[bool], Iterator[tuple[Fields, Tally]]], path: Path, cluster: Cluster, options: SlurmOptions
+) -> Iterator[Batch]:
+    """Yield the jobs of a log that `pieces` reads: `pieces(True)` its ids alone, `pieces(False)` everything, piece by piece.
+
+    Raises SourceError where the log mixes the jobs of several Slurm clusters, whose ids mean different jobs.
+    """
+    attempts = Attempts(job_ids(fields.columns) for fields, _ in pieces(True))
+    clusters: set[str] = set()
+    for fields, tally in pieces(False):
+        if options.slurm_cluster is None and "cluster" in fields.columns:
+            clusters |= set(fields.columns["cluster"].dictionary_encode().dictionary.to_pylist()) - {"", "Cluster", None}
+            if len(clusters) > 1:
+                raise SourceError(f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster")
+        rows = canonical_rows(fields, cluster, options, tally)
+        yield tally.batch(attempts.add(job_ids(fields.columns), rows, tally))
+
+
+class Attempts:
+    """Holds back the records of ids that are met again, and joins them when the last has come."""
+
+    def __init__(self, ids: Iterable[pa.Array]) -> None:
+        """Count `ids`, the job ids of every piece of the log, in order."""
+        hashes = [_hashes(piece) for piece in ids]
+        values, counts = np.unique(np.concatenate(hashes) if hashes else np.empty(0, np.uint64), return_counts=True)
+        self._repeated: np.ndarray = values[counts > 1]
+        self._to_come: np.ndarray = counts[counts > 1]
+        self._held: list[Rows] = []
+
+    def add(self, ids: pa.Array, rows: Rows, tally: Tally) -> pa.Table:
+        """Take the next piece (all its ids, and the rows accepted of it); return the jobs that are now complete."""
+        if not len(self._repeated):
+            return rows.jobs
+        at, known = self._find(ids)
+        np.subtract.at(self._to_come, at[known], 1)
+        at, known = self._find(rows.jobs["job_id"].combine_chunks())
+        if known.any():
+            self._held.append(rows.take(np.flatnonzero(known)))
+        alone = rows.jobs.filter(pa.array(~known))
+        joined = self._release(tally)
+        return alone if joined is None else pa.concat_tables([alone, joined])
+
+    def _find(self, ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        hashes = _hashes(ids)
+        at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
+        return at, self._repeated[at] == hashes
+
+    def _release(self, tally: Tally) -> pa.Table | None:
+        if not self._held:
+            return None
+        held = concat_rows(self._held)
+        at, _ = self._find(held.jobs["job_id"].combine_chunks())
+        complete = self._to_come[at] == 0
+        if not complete.any():
+            self._held = [held]
+            return None
+        self._held = [held.take(np.flatnonzero(~complete))] if not complete.all() else []
+        return join_attempts(held.take(np.flatnonzero(complete)), tally)
+
+
+def concat_rows(pieces: list[Rows]) -> Rows:
+    """Put the rows of several pieces under one another."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return Rows(
+        pa.concat_tables([piece.jobs for piece in pieces]).combine_chunks(),
+        *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("reached_us", "end_us", "restarts")),
+    )
+
+
+def join_attempts(rows: Rows, tally: Tally) -> pa.Table:
+    """Join the records of each job; the others are skipped as `earlier_attempt` or `duplicate`, counted in `tally`."""
+    order, group = _groups(rows)
+    rows = rows.take(order)
+    jobs = rows.jobs
+    size = int(group[-1]) + 1 if len(group) else 0
+    opens = np.flatnonzero(np.diff(group, prepend=-1))
+    last = np.concatenate([opens[1:], [len(group)]])[:size] - 1
+    start_us, started = microseconds(jobs["start_time"].combine_chunks())
+    is_last = np.zeros(len(group), bool)
+    is_last[last] = True
+    same_start = np.where(started, start_us == start_us[last][group], ~started)
+    earlier = started & ~is_last & ~(same_start & started[last][group])
+    tally.skip("earlier_attempt", int(earlier.sum()))
+    tally.skip("duplicate", int((~is_last & ~earlier).sum()))
+
+    again = np.isin(jobs["state"].to_numpy(zero_copy_only=False), list(WAITS_AGAIN))
+    distinct = np.unique(np.stack([group[started], start_us[started]]), axis=1)
+    starts = np.bincount(distinct[0], minlength=size)
+    attempts = np.maximum(starts, jobs["attempts"].to_numpy()[last])
+    requeued = (attempts > 1) | (np.bincount(group, weights=again, minlength=size) > 0)
+    first_start = np.full(size, np.iinfo(np.int64).max)
+    np.minimum.at(first_start, group[started], start_us[started])
+    submit_us, _ = microseconds(jobs["submit_time"].combine_chunks())
+    known = (starts > 0) & (np.bincount(group, weights=rows.restarts > 0, minlength=size) == 0)
+
+    joined = jobs.take(pa.array(last))
+    first = jobs.select(["submit_time", "job_key"]).take(pa.array(opens))
+    flags = [f if not r or "requeued" in f else [*f, "requeued"] for f, r in zip(joined["flags"].to_pylist(), requeued, strict=True)]
+    changed = {
+        "submit_time": first["submit_time"],
+        "job_key": first["job_key"],
+        "queue_s": floats((first_start - submit_us[opens]) / 1e6, known),
+        "attempts": pa.array(attempts.astype(np.int32)),
+        "flags": pa.array(flags, pa.list_(pa.string())),
+    }
+    return pa.Table.from_arrays([changed.get(f.name, joined[f.name]) for f in JOBS], schema=JOBS)
+
+
+def _groups(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order in which records of one job stand together, oldest first, and each ordered record's job number."""
+    jobs = rows.jobs
+    codes = jobs["job_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    submit_us, _ = microseconds(jobs["submit_time"].combine_chunks())
+    ended = rows.end_us > 0
+    order = np.lexsort((ended, rows.reached_us, submit_us, codes))
+    codes, submit_us, end_us = codes[order], submit_us[order], rows.end_us[order]
+    states = jobs["state"].to_numpy(zero_copy_only=False)[order]
+    if not len(order):
+        return order, order
+    gap = submit_us[1:] - end_us[:-1]
+    again = np.isin(states[:-1], list(WAITS_AGAIN)) & (gap <= _REQUEUED_WITHIN_US)
+    cut = np.isin(states[:-1], _CUT_BY_SYSTEM) & (end_us[:-1] > 0) & (np.abs(gap) <= _QUEUED_AGAIN_WITHIN_US)
+    same_job = (codes[1:] == codes[:-1]) & ((submit_us[1:] == submit_us[:-1]) | again | cut)
+    return order, np.concatenate([[0], np.cumsum(~same_job)])
+
+
+def _hashes(ids: pa.Array) -> np.ndarray:
+    """Hash ids to 64 bits; two ids of one hash are only held back together, never joined."""
+    return pd.util.hash_array(ids.to_numpy(zero_copy_only=False), categorize=False)

@@ -1,0 +1,118 @@
+"""What a Slurm job asks for, as sacct writes it: TRES lists, GRES lists and memory."""
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Scope = Literal["job", "node", "cpu", "unknown"]
+
+_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}  # no unit: MB, sacct(1)
+_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
+_COUNT = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
+_GRES = re.compile(r"(?:gres[:/])?gpu(?::(?P<model>[^:=()]*[^\d:=()][^:=()]*))?(?:[:=](?P<count>\d{1,9}))?(?:\([^)]*\))?", re.IGNORECASE)
+
+#: Old Slurm marks "per CPU" with the highest bit of the number and its sacct prints the bit: 2147486648Mn is 3000 MB per CPU.
+_PER_CPU_BITS = (1 << 31, 1 << 63)
+
+
+class Memory(NamedTuple):
+    """Memory of a request: MiB for each unit of `scope`; None where it is not given or (`readable` False) not understood."""
+
+    mib: float | None
+    scope: Scope
+    readable: bool = True
+
+
+class Gpus(NamedTuple):
+    """GPUs of a list: None where it names none."""
+
+    count: float | None
+    model: str | None
+
+
+class Tres(NamedTuple):
+    """A TRES list: totals of the job, None where the list lacks them."""
+
+    cpus: float | None = None
+    mem_mib: float | None = None
+    nodes: float | None = None
+    gpus: Gpus = Gpus(None, None)
+
+
+@lru_cache(maxsize=1 << 16)
+def tres(text: str) -> Tres:
+    """Read a TRES list such as `cpu=32,gres/gpu:a100=4,gres/gpu=4,mem=62.50G,node=1`.
+
+    A typed entry says again what the untyped one counts, so the untyped one is the total where it stands; several models make
+    the model `mixed`.
+
+    >>> tres("cpu=32,gres/gpu:a100=4,gres/gpu=4,node=1").gpus
+    Gpus(count=4.0, model='a100')
+    """
+    cpus = mem_mib = nodes = total = None
+    typed: dict[str, float] = {}
+    for entry in text.split(","):
+        name, _, value = entry.strip().partition("=")
+        if name == "cpu":
+            cpus = _count(value)
+        elif name == "node":
+            nodes = _count(value)
+        elif name == "mem":
+            mem_mib = memory(value).mib
+        elif name == "gres/gpu":
+            total = _count(value)
+        elif name.startswith("gres/gpu:") and (counted := _count(value)) is not None:
+            model = name.removeprefix("gres/gpu:")
+            typed[model] = typed.get(model, 0.0) + counted
+    asked = [model for model, counted in typed.items() if counted]
+    if total is None and typed:
+        total = sum(typed.values())
+    return Tres(cpus, mem_mib, nodes, Gpus(total, _model(asked)))
+
+
+@lru_cache(maxsize=1 << 14)
+def gres_per_node(text: str) -> Gpus:
+    """Read a GRES list of one node, such as ReqGRES: `gpu:2`, `gpu:a100:2`, `gpu:8(S:0-3)`, `gres:gpu:1,mps:100`."""
+    total, models = None, []
+    for entry in re.split(r",(?![^(]*\))", text):
+        match = _GRES.fullmatch(entry.strip())
+        if match:
+            total = (total or 0.0) + float(match["count"] or 1)
+            if match["model"]:
+                models.append(match["model"])
+    return Gpus(total, _model(sorted(set(models))))
+
+
+@lru_cache(maxsize=1 << 14)
+def memory(text: str) -> Memory:
+    """Read sacct's ReqMem: `4Gn` for each node, `2000Mc` for each CPU, `4G` without a scope; 0 stands for "not given".
+
+    >>> memory("4Gn"), memory("2147486648Mn"), memory("20H")
+    (Memory(mib=4096.0, scope='node', readable=True), Memory(mib=3000.0, scope='cpu', readable=True), \
+Memory(mib=None, scope='unknown', readable=False))
+    """
+    word = text.strip()
+    if word.lower() in ("", "n/a", "none", "null", "unknown", "?"):
+        return Memory(None, "unknown")
+    match = _MEMORY.fullmatch(word)
+    if not match:
+        return Memory(None, "unknown", readable=False)
+    number, unit, suffix = match[1], match[2].upper(), match[3].lower()
+    scope: Scope = "node" if suffix == "n" else "cpu" if suffix == "c" else "unknown"
+    if "." not in number and scope != "cpu":
+        for bit in _PER_CPU_BITS:
+            if bit <= int(number) < 2 * bit:
+                number, scope = str(int(number) - bit), "cpu"
+                break
+    mib = float(number) * _MIB[unit]
+    return Memory(mib or None, scope)
+
+
+def _model(models: list[str]) -> str | None:
+    if not models:
+        return None
+    return models[0] if len(models) == 1 else "mixed"
+
+
+def _count(text: str) -> float | None:
+    return float(text) if _COUNT.fullmatch(text) else None
