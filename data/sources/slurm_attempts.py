@@ -7,12 +7,12 @@ Which ids are met again is counted in a first reading of the file, so that only 
 until the last of them is met.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
@@ -26,33 +26,41 @@ from runcast.data.sources.times import microseconds
 _CUT_BY_SYSTEM = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL")
 _QUEUED_AGAIN_WITHIN_US = 3_600_000_000  # between the end of a cut attempt and the next submission
 _REQUEUED_WITHIN_US = 90 * 86_400_000_000  # a requeued job may be held, but an id is not recycled so soon
+HASHED_BYTES = 32  # of an id; no job's is longer, and a step's may be cut
+_ODD = np.uint64(0x9E37_79B9_7F4A_7C15)  # 2**64 over the golden ratio, the usual multiplier of a multiplicative hash
 
 
 def batches(
-    pieces: Callable[[bool], Iterator[tuple[Fields, Tally]]], path: Path, cluster: Cluster, options: SlurmOptions
+    hashes: Iterable[np.ndarray],
+    pieces: Iterable[tuple[Fields, Tally]],
+    path: Path,
+    cluster: Cluster,
+    options: SlurmOptions,
 ) -> Iterator[Batch]:
-    """Yield the jobs of a log that `pieces` reads: `pieces(True)` its ids alone, `pieces(False)` everything, piece by piece.
+    """Yield the jobs of a log: `hashes` are those of all its ids, from a first reading, `pieces` the records of the second.
 
     Raises SourceError where the log mixes the jobs of several Slurm clusters, whose ids mean different jobs.
     """
-    attempts = Attempts(job_ids(fields.columns) for fields, _ in pieces(True))
+    attempts = Attempts(hashes)
     clusters: set[str] = set()
-    for fields, tally in pieces(False):
+    for fields, tally in pieces:
         if options.slurm_cluster is None and "cluster" in fields.columns:
             clusters |= set(fields.columns["cluster"].dictionary_encode().dictionary.to_pylist()) - {"", "Cluster", None}
             if len(clusters) > 1:
                 raise SourceError(f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster")
         rows = canonical_rows(fields, cluster, options, tally)
         yield tally.batch(attempts.add(job_ids(fields.columns), rows, tally))
+    tally = Tally()
+    if (jobs := attempts.rest(tally)).num_rows:
+        yield tally.batch(jobs)
 
 
 class Attempts:
     """Holds back the records of ids that are met again, and joins them when the last has come."""
 
-    def __init__(self, ids: Iterable[pa.Array]) -> None:
-        """Count `ids`, the job ids of every piece of the log, in order."""
-        hashes = [_hashes(piece) for piece in ids]
-        values, counts = np.unique(np.concatenate(hashes) if hashes else np.empty(0, np.uint64), return_counts=True)
+    def __init__(self, hashes: Iterable[np.ndarray]) -> None:
+        """Count `hashes`, those of all ids of the log; what is no id may be among them and only delays what it meets."""
+        values, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
         self._repeated: np.ndarray = values[counts > 1]
         self._to_come: np.ndarray = counts[counts > 1]
         self._held: list[Rows] = []
@@ -70,8 +78,14 @@ class Attempts:
         joined = self._release(tally)
         return alone if joined is None else pa.concat_tables([alone, joined])
 
+    def rest(self, tally: Tally) -> pa.Table:
+        """Return the jobs of whatever is still held."""
+        self._to_come[:] = 0
+        joined = self._release(tally)
+        return JOBS.empty_table() if joined is None else joined
+
     def _find(self, ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        hashes = _hashes(ids)
+        hashes = text_hashes(ids)
         at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
         return at, self._repeated[at] == hashes
 
@@ -155,6 +169,27 @@ def _groups(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return order, np.concatenate([[0], np.cumsum(~same_job)])
 
 
-def _hashes(ids: pa.Array) -> np.ndarray:
-    """Hash ids to 64 bits; two ids of one hash are only held back together, never joined."""
-    return pd.util.hash_array(ids.to_numpy(zero_copy_only=False), categorize=False)
+def id_hashes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Hash the texts that begin at `starts` of the bytes `data`, by their first 32 bytes, to 64 bits.
+
+    Two ids of one hash are only held back together, never joined.
+    """
+    padded = np.concatenate([data, np.zeros(HASHED_BYTES, np.uint8)])
+    letters = np.lib.stride_tricks.sliding_window_view(padded, HASHED_BYTES)[starts]
+    letters = np.where(np.arange(HASHED_BYTES) < lengths[:, None], letters, 0)
+    words = np.ascontiguousarray(letters).view(np.uint64)
+    hashed = np.zeros(len(starts), np.uint64)
+    for column in range(words.shape[1]):
+        hashed = (hashed ^ words[:, column]) * _ODD
+        hashed ^= hashed >> np.uint64(29)
+    return hashed
+
+
+def text_hashes(ids: pa.Array) -> np.ndarray:
+    """Hash a text column as `id_hashes` hashes the bytes it was read from."""
+    if not len(ids):
+        return np.empty(0, np.uint64)
+    _, offsets, data = pc.fill_null(ids, "").buffers()
+    ends = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1].astype(np.int64)
+    letters = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return id_hashes(letters, ends[:-1], np.diff(ends))

@@ -25,9 +25,9 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import LINE_BYTES_AT_MOST, Block, read_blocks, text_of
-from runcast.data.sources.slurm_attempts import batches
+from runcast.data.sources.slurm_attempts import HASHED_BYTES, batches, id_hashes, text_hashes
 from runcast.data.sources.slurm_ids import JOB_ID, STEP_ID
-from runcast.data.sources.slurm_jobs import FIELDS, Fields, SlurmOptions, Tally, require_fields
+from runcast.data.sources.slurm_jobs import FIELDS, Fields, SlurmOptions, Tally, job_ids, require_fields
 
 BLOCK_BYTES = 8 << 20  # some 30,000 records: per-block work is then under a tenth of the whole
 _FREE_TEXT = frozenset({"jobname", "workdir", "submitline", "comment", "admincomment", "systemcomment", "extra", "reason"})
@@ -94,14 +94,34 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     options = Options.model_validate(cluster.source.options)
     layout = _layout(path, options)
     require_fields(layout.names, str(path))
-    id_name = layout.names[layout.id_at]
+    return batches(_id_hashes(path, layout), _pieces(path, layout), path, cluster, options)
 
-    def pieces(wanted: frozenset[str]) -> Iterator[tuple[Fields, Tally]]:
+
+def _pieces(path: Path, layout: _Layout) -> Iterator[tuple[Fields, Tally]]:
+    for block in _blocks(path, layout):
+        records = _records(block, layout, FIELDS)
+        rejects = [reject._replace(file=path.name) for reject in records.rejects]
+        yield _fields(records, layout, path.name), Tally(rejects, {}, records.notes)
+
+
+def _id_hashes(path: Path, layout: _Layout) -> Iterator[np.ndarray]:
+    """Hash the ids of all records; where the id comes first, without cutting the records into fields."""
+    if layout.id_at or layout.record_end or len(layout.delimiter) > 1:
+        wanted = frozenset({layout.names[layout.id_at]})
         for block in _blocks(path, layout):
-            records = _records(block, layout, wanted)
-            yield _fields(records, layout, path.name), Tally([r._replace(file=path.name) for r in records.rejects], {}, records.notes)
+            yield text_hashes(job_ids(_fields(_records(block, layout, wanted), layout, path.name).columns))
+        return
+    for block in read_blocks(path, BLOCK_BYTES):
+        data = np.frombuffer(block.data, np.uint8)
+        starts = np.concatenate([[0], np.flatnonzero(data == ord("\n"))[:-1] + 1])
+        yield id_hashes(data, starts, _lengths(data, starts, layout.delimiter[0]))
 
-    return batches(lambda ids_only: pieces(frozenset({id_name}) if ids_only else FIELDS), path, cluster, options)
+
+def _lengths(data: np.ndarray, starts: np.ndarray, delimiter: int) -> np.ndarray:
+    """Return how many bytes from each start lie before the delimiter, at most as many as are hashed."""
+    window = np.concatenate([data, np.full(HASHED_BYTES, delimiter, np.uint8)])
+    is_end = np.lib.stride_tricks.sliding_window_view(window, HASHED_BYTES)[starts] == delimiter
+    return np.where(is_end.any(axis=1), is_end.argmax(axis=1), HASHED_BYTES)
 
 
 def _layout(path: Path, options: Options) -> _Layout:
@@ -134,19 +154,18 @@ def _blocks(path: Path, layout: _Layout) -> Iterator[Block]:
     first_line, rest = 1, b""
     for block in read_blocks(path, BLOCK_BYTES):
         data = rest + block.data
-        if block.first_line == 1:
-            header = _header_bytes(data, layout)
+        first_line = block.first_line - rest.count(b"\n")
+        if block.first_line == 1 and (header := _header_bytes(data, layout)):
             first_line += data.count(b"\n", 0, header)
             data = data[header:]
         cut = _last_record(data, layout) if spans_lines else len(data)
         if cut:
-            yield Block(first_line, data[:cut])
-            first_line += data.count(b"\n", 0, cut)
+            yield Block(first_line, data[:cut] if cut < len(data) else data)
         rest = data[cut:]
         if len(rest) > LINE_BYTES_AT_MOST:
             raise SourceError(f"{path}: the record at line {first_line} has over {LINE_BYTES_AT_MOST >> 20} MiB; this is no job log")
     if rest:
-        yield Block(first_line, rest)
+        yield Block(first_line + (data.count(b"\n", 0, cut) if cut else 0), rest)
 
 
 def _header_bytes(data: bytes, layout: _Layout) -> int:
@@ -181,10 +200,9 @@ def _records(block: Block, layout: _Layout, wanted: frozenset[str]) -> _Records:
         data = text_of(data).encode()
     if layout.record_end is None and (layout.between == layout.delimiter or _BETWEEN not in data):
         whole = data.replace(layout.delimiter, layout.between) if layout.between != layout.delimiter else data
-        lines = np.arange(block.first_line, block.first_line + data.count(b"\n"))
-        table = _table(whole, len(lines), layout, wanted, layout.ends_with_delimiter)
+        table = _table(whole, layout, wanted, layout.ends_with_delimiter)
         if table is not None:
-            return _Records(whole, lines, table, notes=notes)
+            return _Records(whole, np.arange(block.first_line, block.first_line + table.num_rows), table, notes=notes)
     for stand_in in (_DELIMITER_INSIDE, _LINE_END_INSIDE, *([] if _BETWEEN in layout.delimiter else [_BETWEEN])):
         data = data.replace(stand_in, b" ")
     cutter = _Cutter(layout)
@@ -193,8 +211,8 @@ def _records(block: Block, layout: _Layout, wanted: frozenset[str]) -> _Records:
     else:
         cutter.cut_at_lines(Block(block.first_line, data))
     data, lines = b"".join(line + b"\n" for line in cutter.clean), np.array(cutter.numbers, np.int64)
-    table = _table(data, len(lines), layout, wanted, ends_with_delimiter=False)
-    if table is None:
+    table = _table(data, layout, wanted, ends_with_delimiter=False)
+    if table is None or table.num_rows != len(lines):
         raise SourceError(f"the records at line {block.first_line} and following cannot be cut into fields")
     return _Records(data, lines, _without_stand_ins(table, layout), cutter.rejects, {**notes, **cutter.notes})
 
@@ -268,10 +286,10 @@ class _Cutter:
         self.notes[name] = self.notes.get(name, 0) + 1
 
 
-def _table(data: bytes, rows: int, layout: _Layout, wanted: frozenset[str], ends_with_delimiter: bool) -> pa.Table | None:
+def _table(data: bytes, layout: _Layout, wanted: frozenset[str], ends_with_delimiter: bool) -> pa.Table | None:
     """Read lines into the wanted columns, the first of each name; None where a line has another number of fields."""
     position = {name: f"{layout.names.index(name)}" for name in layout.names if name in wanted}
-    if not rows:
+    if not data:
         return pa.table({name: pa.array([], pa.string()) for name in position})
     odd: list[csv.InvalidRow] = []
 
@@ -294,7 +312,7 @@ def _table(data: bytes, rows: int, layout: _Layout, wanted: frozenset[str], ends
         )
     except pa.ArrowInvalid:
         return None
-    if odd or table.num_rows != rows or (ends_with_delimiter and pc.any(pc.not_equal(table[f"{width - 1}"], "")).as_py()):
+    if odd or (ends_with_delimiter and pc.any(pc.not_equal(table[f"{width - 1}"], "")).as_py()):
         return None
     return pa.table({name: table[at] for name, at in position.items()})
 
