@@ -8,8 +8,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-_FORM = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?(\.\d{1,9})?")
-_WHOLE = re.compile(r"\d{1,12}")
+_FORM = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?(\.\d{1,9})?", re.ASCII)
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 _UNLIMITED = frozenset({"unlimited", "infinite"})
 _NOT_GIVEN = frozenset({"", "partition_limit", "none", "n/a", "null", "unknown", "not_set", "default"})
@@ -33,9 +33,7 @@ def duration_s(text: str) -> float | None:
     if not match:
         return None
     days, first, second, third, fraction = match.groups()
-    if days is not None:
-        hours, minutes, seconds = first, second, third
-    elif third is not None:
+    if days is not None or third is not None:
         hours, minutes, seconds = first, second, third
     else:
         hours, minutes, seconds = None, first, second
@@ -63,4 +61,7 @@ def time_limit(text: str) -> Limit:
 def time_limit_of_minutes(text: str) -> Limit:
     """Read sacct's TimelimitRaw: whole minutes, or one of the words that Timelimit knows."""
     word = text.strip()
-    return time_limit(f"{word}:00") if _WHOLE.fullmatch(word) and len(word) < 10 else time_limit(word if not word[:1].isdigit() else "?")
+    if _WHOLE.fullmatch(word):
+        return time_limit(f"{word}:00")
+    limit = time_limit(word)
+    return limit if limit.seconds is None else Limit(None, "unreadable")

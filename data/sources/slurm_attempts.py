@@ -47,7 +47,9 @@ def batches(
         if options.slurm_cluster is None and "cluster" in fields.columns:
             clusters |= set(fields.columns["cluster"].dictionary_encode().dictionary.to_pylist()) - {"", "Cluster", None}
             if len(clusters) > 1:
-                raise SourceError(f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster")
+                raise SourceError(
+                    f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster"
+                )
         rows = canonical_rows(fields, cluster, options, tally)
         yield tally.batch(attempts.add(job_ids(fields.columns), rows, tally))
     tally = Tally()
@@ -108,7 +110,10 @@ def concat_rows(pieces: list[Rows]) -> Rows:
         return pieces[0]
     return Rows(
         pa.concat_tables([piece.jobs for piece in pieces]).combine_chunks(),
-        *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("reached_us", "end_us", "restarts")),
+        *(
+            np.concatenate([getattr(piece, name) for piece in pieces])
+            for name in ("reached_us", "started_us", "end_us", "restarts")
+        ),
     )
 
 
@@ -120,7 +125,7 @@ def join_attempts(rows: Rows, tally: Tally) -> pa.Table:
     size = int(group[-1]) + 1 if len(group) else 0
     opens = np.flatnonzero(np.diff(group, prepend=-1))
     last = np.concatenate([opens[1:], [len(group)]])[:size] - 1
-    start_us, started = microseconds(jobs["start_time"].combine_chunks())
+    start_us, started = rows.started_us, rows.started_us > 0
     is_last = np.zeros(len(group), bool)
     is_last[last] = True
     same_start = np.where(started, start_us == start_us[last][group], ~started)
@@ -140,7 +145,9 @@ def join_attempts(rows: Rows, tally: Tally) -> pa.Table:
 
     joined = jobs.take(pa.array(last))
     first = jobs.select(["submit_time", "job_key"]).take(pa.array(opens))
-    flags = [f if not r or "requeued" in f else [*f, "requeued"] for f, r in zip(joined["flags"].to_pylist(), requeued, strict=True)]
+    flags = [
+        f if not r or "requeued" in f else [*f, "requeued"] for f, r in zip(joined["flags"].to_pylist(), requeued, strict=True)
+    ]
     changed = {
         "submit_time": first["submit_time"],
         "job_key": first["job_key"],

@@ -12,7 +12,8 @@ STEP_ID = r"^\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?\..+$"
 ARRAY_TASK = r"^(?P<array>\d+)_(?P<task>\d{1,9})(?:\+\d+)?$"
 ARRAY_REST = r"^(?P<array>\d+)_\[(?P<tasks>[^\]]*)\]$"
 
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_NODE_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NODE_PART = re.compile(r"([^\[\],]*)(?:\[([^\]]*)\])?")
 _NAMES_AT_MOST = 1_000_000  # more nodes than any machine has: such a list is damaged
 _NO_NODES = frozenset({"", "none assigned", "none", "n/a", "unknown", "(null)", "null"})
@@ -74,7 +75,7 @@ def _numbers(ranges: str, at_most: int) -> list[str]:
     """Expand `001-003,007`; empty where a part is no range or there are more than `at_most`."""
     found: list[str] = []
     for part in ranges.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip())
+        match = _NODE_RANGE.fullmatch(part.strip())
         if not match:
             return []
         first, last = int(match[1]), int(match[2] or match[1])

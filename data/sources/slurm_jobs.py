@@ -24,7 +24,7 @@ from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.durations import Limit, duration_s, time_limit, time_limit_of_minutes
 from runcast.data.sources.record import LATEST_US, Instants, floats, jobs_table, sources
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID, STEP_ID, array_task_count
-from runcast.data.sources.slurm_resources import Gpus, Memory, Tres, gres_per_node, memory, tres
+from runcast.data.sources.slurm_resources import Memory, Tres, gres_per_node, memory, tres
 from runcast.data.sources.times import Times, microseconds, parse_times
 from runcast.data.states import OPEN_STATES, OTHER, STATES, canonical_states
 
@@ -91,11 +91,13 @@ class Rows:
 
     jobs: pa.Table
     reached_us: np.ndarray
+    started_us: np.ndarray
     end_us: np.ndarray
     restarts: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Rows":
-        return Rows(self.jobs.take(pa.array(rows)), self.reached_us[rows], self.end_us[rows], self.restarts[rows])
+        beside = (values[rows] for values in (self.reached_us, self.started_us, self.end_us, self.restarts))
+        return Rows(self.jobs.take(pa.array(rows)), *beside)
 
 
 @dataclass
@@ -126,7 +128,9 @@ def require_fields(found: Iterable[str], where: str) -> None:
     missing += [name for name, key in (("Submit", "submit"), ("State", "state")) if key not in have]
     elapsed = bool(have & {"elapsed", "elapsedraw"})
     if ("start" in have) + ("end" in have) + elapsed < 2:
-        missing += [name for name in ("Start", "End", "Elapsed") if name.lower() not in have and not (name == "Elapsed" and elapsed)]
+        missing += [
+            name for name in ("Start", "End", "Elapsed") if name.lower() not in have and not (name == "Elapsed" and elapsed)
+        ]
     if missing:
         raise SourceError(
             f"{where}: the log lacks {', '.join(missing)}; a runtime needs JobID, Submit, State and two of Start, End, Elapsed. "
@@ -145,7 +149,9 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     columns, rows = fields.columns, len(fields.lines)
     states = canonical_states(columns["state"])
     is_open = _is_one_of(states, OPEN_STATES)
-    times = {name: parse_times(_plain(columns[name]), cluster.time_zone) for name in ("submit", "start", "end") if name in columns}
+    times = {
+        name: parse_times(_plain(columns[name]), cluster.time_zone) for name in ("submit", "start", "end") if name in columns
+    }
     elapsed_s, elapsed_bad = _elapsed(columns, rows)
     submit = Instants(*microseconds(times["submit"].utc))
     no_nodes = _no_nodes(columns, rows)
@@ -154,6 +160,7 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     waits_again = _is_one_of(states, WAITS_AGAIN)
     raw_end = Instants(end.us, end.known & (~is_open | waits_again))
     end = Instants(end.us, end.known & ~is_open)
+    before = Instants(start.us, start.known & waits_again & (start.us >= submit.us))  # start of the attempt that was requeued
     start = Instants(start.us, start.known & ~waits)
     unstarted = ~is_open & start.known & end.known & no_nodes & (end.us <= start.us) & (np.nan_to_num(elapsed_s) == 0)
     start = Instants(start.us, start.known & ~unstarted)
@@ -181,6 +188,7 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
         fields, states = fields.take(good), states.take(pa.array(good))
         columns, rows = fields.columns, len(good)
         submit, start, end, raw_end = (t.take(good) for t in (submit, start, end, raw_end))
+        before = before.take(good)
         is_open, elapsed_s = is_open[good], elapsed_s[good]
         flags = {name: mask[good] for name, mask in flags.items()}
 
@@ -198,6 +206,7 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     requested, request_flags = _request(columns, rows, cluster, options, tally)
     flags |= request_flags
     restarts = _restarts(columns, rows)
+    begun = Instants(np.where(before.known, before.us, start.us), before.known | start.known)
     for name, mask in flags.items():
         tally.note(name, mask.sum())
     jobs = jobs_table(
@@ -221,16 +230,18 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
         start=start,
         end=end,
         flags=flags,
-        attempts=np.where(start.known, 1 + restarts, restarts),
-        first_start=Instants(start.us, start.known & (restarts == 0)),
+        attempts=begun.known + restarts,
+        first_start=Instants(begun.us, begun.known & (restarts == 0)),
     )
-    return Rows(jobs, np.maximum.reduce([submit.us, start.us, raw_end.us]), raw_end.us, restarts)
+    return Rows(jobs, np.maximum.reduce([submit.us, begun.us, raw_end.us]), begun.us, raw_end.us, restarts)
 
 
 def _without_other_records(fields: Fields, options: SlurmOptions, tally: Tally) -> Fields:
     """Leave out steps, ids that are none, and the jobs of other clusters."""
     ids = _plain(job_ids(fields.columns))
-    is_job = _mask(pc.match_substring_regex(ids, JOB_ID))
+    is_job = _mask(pc.ascii_is_decimal(ids))
+    if not is_job.all():
+        is_job |= _mask(pc.match_substring_regex(ids, JOB_ID))
     if not is_job.all():
         is_step = _mask(pc.match_substring_regex(ids, STEP_ID))
         is_header = _mask(pc.is_in(pc.utf8_lower(ids), value_set=pa.array(["jobid", "jobidraw"])))
@@ -284,14 +295,15 @@ def _of_repeated_hour(
 
 def _strain(start_us: np.ndarray, end_us: np.ndarray, lasted: np.ndarray, lasted_us: np.ndarray) -> np.ndarray:
     span = end_us - start_us
-    return np.where(lasted, np.abs(span - lasted_us), np.maximum(-span, 0))
+    strain: np.ndarray = np.where(lasted, np.abs(span - lasted_us), np.maximum(-span, 0))
+    return strain
 
 
 def _elapsed(columns: Mapping[str, pa.Array], rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return elapsed seconds (NaN where not given) and the mask of what is there but is no duration, such as a negative one."""
     for name, read in (("elapsedraw", _whole_seconds), ("elapsed", duration_s)):
         if name in columns:
-            text = _blank_as_null(_plain(columns[name]))
+            text = _without(_plain(columns[name]), _NO_WORDS)
             values = _each(text, read, pa.float64())
             return _numbers(values), _mask(pc.is_valid(text)) & ~_mask(pc.is_valid(values))
     return np.full(rows, np.nan), np.zeros(rows, bool)
@@ -313,7 +325,7 @@ def _request(
     if "reqgres" in columns:
         per_node = _each_of(columns["reqgres"], gres_per_node)
         unset = np.isnan(gpus)
-        gpus = np.where(unset, _picked(per_node, lambda g: g.count) * nodes, gpus)
+        gpus = np.where(unset, _picked(per_node, lambda g: g.total) * nodes, gpus)
         models = pc.if_else(pa.array(unset), _picked_text(per_node, lambda g: g.model), models)
     from_allocation = np.zeros(rows, bool)
     if got is not None:
@@ -360,22 +372,23 @@ def _tres_columns(columns: Mapping[str, pa.Array], name: str, rows: int) -> _Tre
         cpus=cpus,
         nodes=_picked(lists, lambda t: t.nodes),
         mem_mib=_picked(lists, lambda t: t.mem_mib),
-        gpus=_picked(lists, lambda t: t.gpus.count),
+        gpus=_picked(lists, lambda t: t.gpus.total),
         models=_picked_text(lists, lambda t: t.gpus.model),
     )
 
 
-def _memory(columns: Mapping[str, pa.Array], cpus: np.ndarray, nodes: np.ndarray, in_tres: np.ndarray, tally: Tally) -> np.ndarray:
+def _memory(
+    columns: Mapping[str, pa.Array], cpus: np.ndarray, nodes: np.ndarray, in_tres: np.ndarray, tally: Tally
+) -> np.ndarray:
     """Return ReqMem in MiB for the whole job, NaN where its scope or its text is not understood."""
     if "reqmem" not in columns:
         return np.full(len(cpus), np.nan)
     asked: _Looked[Memory] = _each_of(columns["reqmem"], memory)
-    mib = _picked(asked, lambda m: m.mib)
-    times = {"node": nodes, "cpu": cpus, "unknown": np.full(len(cpus), np.nan), "job": np.ones(len(cpus))}
-    scopes = asked.pick(lambda m: m.scope)
-    total = mib * np.select([scopes == scope for scope in times], list(times.values()))
-    tally.note("memory_unreadable", int((~asked.pick(lambda m: m.readable).astype(bool)).sum()))
-    tally.note("memory_scope_unknown", int((~np.isnan(mib) & np.isnan(total) & np.isnan(in_tres)).sum()))
+    of_nodes = _picked(asked, lambda m: m.mib if m.scope == "node" else None) * nodes
+    total = _first_known(of_nodes, _picked(asked, lambda m: m.mib if m.scope == "cpu" else None) * cpus)
+    lacks = np.isnan(total) & np.isnan(in_tres) & ~np.isnan(_picked(asked, lambda m: m.mib))
+    tally.note("memory_unreadable", _count(asked, lambda m: not m.readable))
+    tally.note("memory_scope_unknown", lacks.sum())
     return total
 
 
@@ -384,10 +397,9 @@ def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally:
         if name in columns:
             limits: _Looked[Limit] = _each_of(columns[name], read)
             seconds = _picked(limits, lambda limit: limit.seconds)
-            kinds = limits.pick(lambda limit: limit.kind)
-            tally.note("time_limit_unreadable", int((kinds == "unreadable").sum()))
-            canonical = np.select([kinds == "given", kinds == "unlimited"], [cluster.time_limit, "unlimited"], "absent")
-            return floats(seconds, ~np.isnan(seconds)), pa.array(canonical.tolist(), pa.string())
+            canonical = {"given": cluster.time_limit, "unlimited": "unlimited"}
+            tally.note("time_limit_unreadable", _count(limits, lambda limit: limit.kind == "unreadable"))
+            return floats(seconds, ~np.isnan(seconds)), _picked_text(limits, lambda limit: canonical.get(limit.kind, "absent"))
     return pa.nulls(rows, pa.float64()), pa.repeat("absent", rows)
 
 
@@ -414,9 +426,9 @@ def _restarts(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
 def _no_nodes(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
     """Tell which records were given no nodes; False where the log does not say."""
     if "nodelist" in columns:
-        return _mask(pc.is_in(_plain(columns["nodelist"]), value_set=_NO_NODES)) | _mask(pc.is_null(_plain(columns["nodelist"])))
+        return _mask(pc.is_null(_word(columns, "nodelist", rows, _NO_NODES)))
     if "alloctres" in columns:
-        return np.isnan(_tres_columns(columns, "alloctres", rows).cpus)
+        return ~_tres_columns(columns, "alloctres", rows).given
     return np.zeros(rows, bool)
 
 
@@ -441,9 +453,6 @@ class _Looked(Generic[T]):
     values: list[T]
     at: np.ndarray
 
-    def pick(self, part: Callable[[T], Any]) -> np.ndarray:
-        return np.array([part(value) for value in self.values], dtype=object)[self.at]
-
 
 def _each_of(column: pa.Array, read: Callable[[str], T]) -> _Looked[T]:
     """Read each distinct text of a column once; a null is read as ""."""
@@ -459,7 +468,13 @@ def _each(column: pa.Array, read: Callable[[str], Any], kind: pa.DataType) -> pa
 
 def _picked(looked: _Looked[T], part: Callable[[T], float | None]) -> np.ndarray:
     values = [part(value) for value in looked.values]
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)[looked.at]
+    numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    return numbers[looked.at]
+
+
+def _count(looked: _Looked[T], is_counted: Callable[[T], bool]) -> int:
+    counted = np.array([is_counted(value) for value in looked.values])
+    return int(counted[looked.at].sum())
 
 
 def _picked_text(looked: _Looked[T], part: Callable[[T], str | None]) -> pa.Array:
@@ -479,7 +494,8 @@ def _whole_number(text: str) -> float | None:
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
-    return pc.fill_null(values, np.nan).to_numpy(zero_copy_only=False)
+    numbers: np.ndarray = pc.fill_null(values, np.nan).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _first_known(*columns: np.ndarray) -> np.ndarray:
@@ -493,16 +509,18 @@ def _word(columns: Mapping[str, pa.Array], name: str, rows: int, none: pa.Array 
     """Return a text column with every word for none as null."""
     if name not in columns:
         return pa.nulls(rows, pa.string())
-    column = _plain(columns[name])
-    return pc.if_else(pc.is_in(column, value_set=none), pa.scalar(None, pa.string()), column)
+    column = columns[name]
+    if pa.types.is_dictionary(column.type):
+        return _without(column.dictionary, none).take(column.indices)
+    return _without(column, none)
 
 
 def _plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _blank_as_null(column: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_in(column, value_set=_NO_WORDS), pa.scalar(None, pa.string()), column)
+def _without(column: pa.Array, words: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_in(column, value_set=words), pa.scalar(None, pa.string()), column)
 
 
 def _is_one_of(states: pa.Array, names: Iterable[str]) -> np.ndarray:

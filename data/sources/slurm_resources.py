@@ -4,12 +4,15 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Scope = Literal["job", "node", "cpu", "unknown"]
+Scope = Literal["node", "cpu", "unknown"]
 
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}  # no unit: MB, sacct(1)
-_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
-_COUNT = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
-_GRES = re.compile(r"(?:gres[:/])?gpu(?::(?P<model>[^:=()]*[^\d:=()][^:=()]*))?(?:[:=](?P<count>\d{1,9}))?(?:\([^)]*\))?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.ASCII | re.IGNORECASE)
+_COUNT = re.compile(r"\d{1,12}(?:\.\d{1,6})?", re.ASCII)
+_GRES = re.compile(
+    r"(?:gres[:/])?gpu(?::(?P<model>[^:=()]*[^\d:=()][^:=()]*))?(?:[:=](?P<count>\d{1,9}))?(?:\([^)]*\))?",
+    re.ASCII | re.IGNORECASE,
+)
 
 #: Old Slurm marks "per CPU" with the highest bit of the number and its sacct prints the bit: 2147486648Mn is 3000 MB per CPU.
 _PER_CPU_BITS = (1 << 31, 1 << 63)
@@ -26,7 +29,7 @@ class Memory(NamedTuple):
 class Gpus(NamedTuple):
     """GPUs of a list: None where it names none."""
 
-    count: float | None
+    total: float | None
     model: str | None
 
 
@@ -47,7 +50,7 @@ def tres(text: str) -> Tres:
     the model `mixed`.
 
     >>> tres("cpu=32,gres/gpu:a100=4,gres/gpu=4,node=1").gpus
-    Gpus(count=4.0, model='a100')
+    Gpus(total=4.0, model='a100')
     """
     cpus = mem_mib = nodes = total = None
     typed: dict[str, float] = {}

@@ -35,7 +35,8 @@ _FEW_VALUES = FIELDS - {"jobid", "jobidraw", "submit", "start", "end", "elapsed"
 
 # Stand in, inside the last field, for a delimiter and a line end that belong to it, and between fields for a long delimiter.
 _DELIMITER_INSIDE, _LINE_END_INSIDE, _BETWEEN = b"\x1c", b"\x1d", b"\x1f"
-_ID = re.compile(f"{JOB_ID}|{STEP_ID}")
+_ID = re.compile(f"{JOB_ID}|{STEP_ID}", re.ASCII)
+_ID_OR_NAME = re.compile(f"{JOB_ID}|{STEP_ID}|(?i:jobid|jobidraw)$", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -139,8 +140,8 @@ def _layout(path: Path, options: Options) -> _Layout:
         return _Layout(names, delimiter, record_end, header, ends_with_delimiter)
     if header is None:
         raise SourceError(
-            f"{path}: the first line is no header of sacct but {text_of(records[0])[:120]!r}. Give source.options.columns where the "
-            f"log has none, or source.options.delimiter where it is not {options.delimiter!r}."
+            f"{path}: the first line is no header of sacct but {text_of(records[0])[:120]!r}. Give source.options.columns where "
+            f"the log has none, or source.options.delimiter where it is not {options.delimiter!r}."
         )
     return _Layout(found[:-1] if found[-1] == "" else found, delimiter, record_end, header, found[-1] == "")
 
@@ -163,7 +164,9 @@ def _blocks(path: Path, layout: _Layout) -> Iterator[Block]:
             yield Block(first_line, data[:cut] if cut < len(data) else data)
         rest = data[cut:]
         if len(rest) > LINE_BYTES_AT_MOST:
-            raise SourceError(f"{path}: the record at line {first_line} has over {LINE_BYTES_AT_MOST >> 20} MiB; this is no job log")
+            raise SourceError(
+                f"{path}: the record at line {first_line} has over {LINE_BYTES_AT_MOST >> 20} MiB; this is no job log"
+            )
     if rest:
         yield Block(first_line + (data.count(b"\n", 0, cut) if cut else 0), rest)
 
@@ -263,8 +266,8 @@ class _Cutter:
         if not layout.is_free_text_last:
             return False
         parts = line.split(layout.delimiter, len(layout.names) - 1)
-        begins_with_id = len(parts) > layout.id_at + 1 and _ID.match(text_of(parts[layout.id_at])) is not None
-        return len(parts) < len(layout.names) and not begins_with_id
+        begins_a_record = len(parts) > layout.id_at + 1 and _ID_OR_NAME.match(text_of(parts[layout.id_at])) is not None
+        return len(parts) < len(layout.names) and not begins_a_record
 
     def _record(self, number: int, text: bytes) -> None:
         layout = self._layout
@@ -304,7 +307,9 @@ def _table(data: bytes, layout: _Layout, wanted: frozenset[str], ends_with_delim
     try:
         table = csv.read_csv(
             pa.BufferReader(data),
-            read_options=csv.ReadOptions(column_names=[f"{i}" for i in range(width)], use_threads=False, block_size=len(data) + 1),
+            read_options=csv.ReadOptions(
+                column_names=[f"{i}" for i in range(width)], use_threads=False, block_size=len(data) + 1
+            ),
             parse_options=csv.ParseOptions(
                 delimiter=layout.between.decode(), quote_char=False, ignore_empty_lines=False, invalid_row_handler=keep
             ),
