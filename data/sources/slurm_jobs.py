@@ -43,6 +43,7 @@ _MAY_NEVER_START = frozenset(
 #: States of a job that was started before and is queued again: the record's start and end are those of the attempt before.
 WAITS_AGAIN = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 
+_KINDS = {"unlimited": "unlimited", "absent": "absent", "unreadable": "absent"}
 _NO_WORDS = pa.array(["", "(null)", "N/A", "NULL", "None", "Unknown", "null"])
 _NO_NODES = pa.array(["None assigned", "", "(null)", "None", "N/A", "Unknown"])
 
@@ -397,9 +398,8 @@ def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally:
         if name in columns:
             limits: _Looked[Limit] = _each_of(columns[name], read)
             seconds = _picked(limits, lambda limit: limit.seconds)
-            canonical = {"given": cluster.time_limit, "unlimited": "unlimited"}
             tally.note("time_limit_unreadable", _count(limits, lambda limit: limit.kind == "unreadable"))
-            return floats(seconds, ~np.isnan(seconds)), _picked_text(limits, lambda limit: canonical.get(limit.kind, "absent"))
+            return floats(seconds, ~np.isnan(seconds)), _picked_text(limits, lambda limit: _KINDS.get(limit.kind, cluster.time_limit))
     return pa.nulls(rows, pa.float64()), pa.repeat("absent", rows)
 
 
