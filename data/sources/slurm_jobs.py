@@ -9,7 +9,7 @@ What is odd about the data, and what is made of it:
 - Elapsed leaves out suspended time; the runtime here is end - start, the time the job held its nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.durations import Limit, duration_s, time_limit, time_limit_of_minutes
-from runcast.data.sources.record import LATEST_US, Instants, floats, jobs_table, sources
+from runcast.data.sources.record import LATEST_US, Instants, floats, in_order, jobs_table, refuse, sources
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID, STEP_ID, array_task_count
 from runcast.data.sources.slurm_resources import Memory, Tres, gres_per_node, memory, tres
 from runcast.data.sources.times import Times, microseconds, parse_times
@@ -64,13 +64,13 @@ class SlurmOptions(BaseModel):
 class Fields:
     """Records of one file as columns: text (plain or dictionary) by sacct's field name in lower case, "" or null where empty.
 
-    `lines` is the 1-based line (or record number) of each; `raw` returns the text of the records at given positions.
+    `lines` is the 1-based line (or record number) of each; `raw` returns the text of the record at a position.
     """
 
     columns: Mapping[str, pa.Array]
     lines: np.ndarray
     file: str
-    raw: Callable[[Sequence[int]], list[str]]
+    raw: Callable[[int], str]
 
     def take(self, rows: np.ndarray) -> "Fields":
         chosen = pa.array(rows)
@@ -78,7 +78,7 @@ class Fields:
             {name: column.take(chosen) for name, column in self.columns.items()},
             self.lines[rows],
             self.file,
-            lambda at: self.raw([int(rows[i]) for i in at]),
+            lambda at: self.raw(int(rows[at])),
         )
 
 
@@ -119,7 +119,7 @@ class Tally:
 
     def batch(self, jobs: pa.Table) -> Batch:
         """Return `jobs` with this tally, rejects in the file's order."""
-        return Batch(jobs, tuple(sorted(self.rejects, key=lambda reject: reject.line)), self.skipped, self.notes)
+        return Batch(jobs, in_order(self.rejects), self.skipped, self.notes)
 
 
 def require_fields(found: Iterable[str], where: str) -> None:
@@ -184,7 +184,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     faults["end_before_start"] = start.known & end.known & (end.us < start.us)
     faults["end_before_submit"] = ~start.known & end.known & (end.us < submit.us)
     faults["time_out_of_range"] = np.maximum(np.maximum(submit.us, start.us), end.us) >= LATEST_US
-    good = _reject(faults, fields, tally)
+    rejects, good = refuse(faults, fields.lines, fields.raw, fields.file)
+    tally.rejects += rejects
     if len(good) < rows:
         fields, states = fields.take(good), states.take(pa.array(good))
         columns, rows = fields.columns, len(good)
@@ -248,7 +249,8 @@ def _without_other_records(fields: Fields, options: SlurmOptions, tally: Tally) 
         is_header = _mask(pc.is_in(pc.utf8_lower(ids), value_set=pa.array(["jobid", "jobidraw"])))
         tally.skip("step", int(is_step.sum()))
         tally.skip("header", int(is_header.sum()))
-        _reject({"job_id_unreadable": ~is_job & ~is_step & ~is_header}, fields, tally)
+        rejects, _ = refuse({"job_id_unreadable": ~is_job & ~is_step & ~is_header}, fields.lines, fields.raw, fields.file)
+        tally.rejects += rejects
         fields = fields.take(np.flatnonzero(is_job))
     if "cluster" not in fields.columns or options.slurm_cluster is None:
         return fields
@@ -399,7 +401,9 @@ def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally:
             limits: _Looked[Limit] = _each_of(columns[name], read)
             seconds = _picked(limits, lambda limit: limit.seconds)
             tally.note("time_limit_unreadable", _count(limits, lambda limit: limit.kind == "unreadable"))
-            return floats(seconds, ~np.isnan(seconds)), _picked_text(limits, lambda limit: _KINDS.get(limit.kind, cluster.time_limit))
+            return floats(seconds, ~np.isnan(seconds)), _picked_text(
+                limits, lambda limit: _KINDS.get(limit.kind, cluster.time_limit)
+            )
     return pa.nulls(rows, pa.float64()), pa.repeat("absent", rows)
 
 
@@ -430,20 +434,6 @@ def _no_nodes(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
     if "alloctres" in columns:
         return ~_tres_columns(columns, "alloctres", rows).given
     return np.zeros(rows, bool)
-
-
-def _reject(faults: Mapping[str, np.ndarray], fields: Fields, tally: Tally) -> np.ndarray:
-    """Reject each record with a fault, for the first that fits; return the positions of the others."""
-    bad = np.zeros(len(fields.lines), bool)
-    for reason, mask in faults.items():
-        at = np.flatnonzero(mask & ~bad)
-        if len(at):
-            raws = fields.raw(at.tolist())
-            tally.rejects += [
-                Reject(fields.file, int(fields.lines[i]), reason, "", raw) for i, raw in zip(at.tolist(), raws, strict=True)
-            ]
-        bad |= mask
-    return np.flatnonzero(~bad)
 
 
 @dataclass(frozen=True)
