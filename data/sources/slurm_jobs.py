@@ -201,8 +201,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     flags |= {
         "never_started": ~start.known & ~is_open,
         "requeued": _is_one_of(states, WAITS_AGAIN),
-        "state_unknown": _is_one_of(states, {OTHER}),
-        "elapsed_differs": differs,
+        "unknown_state": _is_one_of(states, {OTHER}),
+        "duration_differs": differs,
         "array_tasks_waiting": pending_tasks,
     }
     requested, request_flags = _request(columns, rows, cluster, options, tally)
@@ -248,7 +248,7 @@ def _without_other_records(fields: Fields, options: SlurmOptions, tally: Tally) 
         is_step = _mask(pc.match_substring_regex(ids, STEP_ID))
         is_header = _mask(pc.is_in(pc.utf8_lower(ids), value_set=pa.array(["jobid", "jobidraw"])))
         tally.skip("step", int(is_step.sum()))
-        tally.skip("header", int(is_header.sum()))
+        tally.skip("repeated_header", int(is_header.sum()))
         rejects, _ = refuse({"job_id_unreadable": ~is_job & ~is_step & ~is_header}, fields.lines, fields.raw, fields.file)
         tally.rejects += rejects
         fields = fields.take(np.flatnonzero(is_job))
@@ -278,7 +278,7 @@ def _span(
         unsure |= times[name].ambiguous & ~unread.get(name, np.zeros(rows, bool))
     if unsure.any() and "start" in times and "end" in times:
         start, end = _of_repeated_hour(times, start, end, lasted, lasted_us)
-    return start, end, {"ambiguous_time": unsure}
+    return start, end, {"clock_ambiguous": unsure}
 
 
 def _of_repeated_hour(
@@ -458,8 +458,8 @@ def _each(column: pa.Array, read: Callable[[str], Any], kind: pa.DataType) -> pa
 
 def _picked(looked: _Looked[T], part: Callable[[T], float | None]) -> np.ndarray:
     values = [part(value) for value in looked.values]
-    numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    return numbers[looked.at]
+    numbers: np.ndarray = np.array([np.nan if value is None else value for value in values], dtype=np.float64)[looked.at]
+    return numbers
 
 
 def _count(looked: _Looked[T], is_counted: Callable[[T], bool]) -> int:

@@ -276,7 +276,7 @@ class _Cutter:
             text = text.removesuffix(layout.delimiter)
         parts = text.split(layout.delimiter, width - 1 if layout.is_free_text_last else -1)
         if len(parts) != width:
-            self._reject(number, "field_count", text, f"expected {width} fields, found {len(parts)}")
+            self._reject(number, "wrong_field_count", text, f"expected {width} fields, found {len(parts)}")
             return
         parts[-1] = parts[-1].replace(layout.delimiter, _DELIMITER_INSIDE)
         self.clean.append(layout.between.join(parts))

@@ -49,7 +49,7 @@ def job_2311(**changed: Any) -> dict[str, Any]:
         "state": {"current": ["COMPLETED"], "reason": "None"},
         "steps": [{"time": {"elapsed": 99, "end": number(0), "start": number(SUBMIT)}, "state": ["CANCELLED"]}],
         "tres": {
-            "allocated": [{"type": "cpu", "name": "", "id": 1, "count": 16}, {"type": "energy", "name": "", "id": 3, "count": -2}],
+            "allocated": [{"type": "cpu", "name": "", "count": 16}, {"type": "energy", "name": "", "count": -2}],
             "requested": [
                 {"type": "cpu", "name": "", "id": 1, "count": 8},
                 {"type": "mem", "name": "", "id": 2, "count": 8000},
@@ -237,7 +237,7 @@ def test_requeued_job_is_one_job(read):
 def test_unknown_state_and_lone_surrogates_do_no_harm(read):
     (batch,) = read(job_2311(state={"current": ["WARPED"]}, name="a\ud800"))
     job = rows([batch])[0]
-    assert (job["state"], job["job_name"], batch.notes["state_unknown"]) == ("OTHER", "a?", 1)
+    assert (job["state"], job["job_name"], batch.notes["unknown_state"]) == ("OTHER", "a?", 1)
 
 
 def test_record_that_is_no_job_is_rejected_with_its_text(read):
