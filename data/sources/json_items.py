@@ -12,6 +12,7 @@ from runcast.data.sources.blocks import open_log, read_piece
 _PIECE_BYTES = 1 << 20
 _ITEM_CHARACTERS_AT_MOST = 64 << 20  # no job's record is that long: a file with one is damaged or something else
 _BLANKS = " \t\r\n"
+_MAY_GO_ON = ("", *"0123456789.eE+-")  # after a number that the piece read so far may have cut
 
 
 def array_items(path: Path, key: str, beside: dict[str, Any]) -> Iterator[Any]:
@@ -86,7 +87,7 @@ class _Text:
             except (RecursionError, ValueError) as error:
                 raise self._error(str(error)) from None
             else:
-                if end < len(self._text) or self._is_whole:
+                if self._is_whole or self._text[end : end + 1] not in _MAY_GO_ON:
                     self._at = end
                     return value
             self._more(max(_PIECE_BYTES, len(self._text) - self._at))

@@ -9,7 +9,7 @@ What is odd about the data, and what is made of it:
 - Elapsed leaves out suspended time; the runtime here is end - start, the time the job held its nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.durations import Limit, duration_s, time_limit, time_limit_of_minutes
-from runcast.data.sources.record import LATEST_US, Instants, floats, jobs_table, sources
+from runcast.data.sources.record import LATEST_US, Instants, floats, in_order, jobs_table, refuse, sources
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID, STEP_ID, array_task_count
 from runcast.data.sources.slurm_resources import Memory, Tres, gres_per_node, memory, tres
 from runcast.data.sources.times import Times, microseconds, parse_times
@@ -64,13 +64,13 @@ class SlurmOptions(BaseModel):
 class Fields:
     """Records of one file as columns: text (plain or dictionary) by sacct's field name in lower case, "" or null where empty.
 
-    `lines` is the 1-based line (or record number) of each; `raw` returns the text of the records at given positions.
+    `lines` is the 1-based line (or record number) of each; `raw` returns the text of the record at a position.
     """
 
     columns: Mapping[str, pa.Array]
     lines: np.ndarray
     file: str
-    raw: Callable[[Sequence[int]], list[str]]
+    raw: Callable[[int], str]
 
     def take(self, rows: np.ndarray) -> "Fields":
         chosen = pa.array(rows)
@@ -78,7 +78,7 @@ class Fields:
             {name: column.take(chosen) for name, column in self.columns.items()},
             self.lines[rows],
             self.file,
-            lambda at: self.raw([int(rows[i]) for i in at]),
+            lambda at: self.raw(int(rows[at])),
         )
 
 
@@ -119,7 +119,7 @@ class Tally:
 
     def batch(self, jobs: pa.Table) -> Batch:
         """Return `jobs` with this tally, rejects in the file's order."""
-        return Batch(jobs, tuple(sorted(self.rejects, key=lambda reject: reject.line)), self.skipped, self.notes)
+        return Batch(jobs, in_order(self.rejects), self.skipped, self.notes)
 
 
 def require_fields(found: Iterable[str], where: str) -> None:
@@ -184,7 +184,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     faults["end_before_start"] = start.known & end.known & (end.us < start.us)
     faults["end_before_submit"] = ~start.known & end.known & (end.us < submit.us)
     faults["time_out_of_range"] = np.maximum(np.maximum(submit.us, start.us), end.us) >= LATEST_US
-    good = _reject(faults, fields, tally)
+    rejects, good = refuse(faults, fields.lines, fields.raw, fields.file)
+    tally.rejects += rejects
     if len(good) < rows:
         fields, states = fields.take(good), states.take(pa.array(good))
         columns, rows = fields.columns, len(good)
@@ -200,8 +201,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     flags |= {
         "never_started": ~start.known & ~is_open,
         "requeued": _is_one_of(states, WAITS_AGAIN),
-        "state_unknown": _is_one_of(states, {OTHER}),
-        "elapsed_differs": differs,
+        "unknown_state": _is_one_of(states, {OTHER}),
+        "duration_differs": differs,
         "array_tasks_waiting": pending_tasks,
     }
     requested, request_flags = _request(columns, rows, cluster, options, tally)
@@ -247,8 +248,9 @@ def _without_other_records(fields: Fields, options: SlurmOptions, tally: Tally) 
         is_step = _mask(pc.match_substring_regex(ids, STEP_ID))
         is_header = _mask(pc.is_in(pc.utf8_lower(ids), value_set=pa.array(["jobid", "jobidraw"])))
         tally.skip("step", int(is_step.sum()))
-        tally.skip("header", int(is_header.sum()))
-        _reject({"job_id_unreadable": ~is_job & ~is_step & ~is_header}, fields, tally)
+        tally.skip("repeated_header", int(is_header.sum()))
+        rejects, _ = refuse({"job_id_unreadable": ~is_job & ~is_step & ~is_header}, fields.lines, fields.raw, fields.file)
+        tally.rejects += rejects
         fields = fields.take(np.flatnonzero(is_job))
     if "cluster" not in fields.columns or options.slurm_cluster is None:
         return fields
@@ -276,7 +278,7 @@ def _span(
         unsure |= times[name].ambiguous & ~unread.get(name, np.zeros(rows, bool))
     if unsure.any() and "start" in times and "end" in times:
         start, end = _of_repeated_hour(times, start, end, lasted, lasted_us)
-    return start, end, {"ambiguous_time": unsure}
+    return start, end, {"clock_ambiguous": unsure}
 
 
 def _of_repeated_hour(
@@ -434,20 +436,6 @@ def _no_nodes(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
     return np.zeros(rows, bool)
 
 
-def _reject(faults: Mapping[str, np.ndarray], fields: Fields, tally: Tally) -> np.ndarray:
-    """Reject each record with a fault, for the first that fits; return the positions of the others."""
-    bad = np.zeros(len(fields.lines), bool)
-    for reason, mask in faults.items():
-        at = np.flatnonzero(mask & ~bad)
-        if len(at):
-            raws = fields.raw(at.tolist())
-            tally.rejects += [
-                Reject(fields.file, int(fields.lines[i]), reason, "", raw) for i, raw in zip(at.tolist(), raws, strict=True)
-            ]
-        bad |= mask
-    return np.flatnonzero(~bad)
-
-
 @dataclass(frozen=True)
 class _Looked(Generic[T]):
     """What each distinct text of a column was read as, and which of them each row has (the last one: null)."""
@@ -470,8 +458,8 @@ def _each(column: pa.Array, read: Callable[[str], Any], kind: pa.DataType) -> pa
 
 def _picked(looked: _Looked[T], part: Callable[[T], float | None]) -> np.ndarray:
     values = [part(value) for value in looked.values]
-    numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    return numbers[looked.at]
+    numbers: np.ndarray = np.array([np.nan if value is None else value for value in values], dtype=np.float64)[looked.at]
+    return numbers
 
 
 def _count(looked: _Looked[T], is_counted: Callable[[T], bool]) -> int:

@@ -10,7 +10,7 @@ Oddities of the format, and what is made of them:
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import batched
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,14 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
 def _pieces(path: Path) -> Iterator[tuple[Fields, Tally]]:
     """Read the file's job records, some thousands at a time."""
     beside: dict[str, Any] = {}
-    for numbered in batched(enumerate(array_items(path, "jobs", beside), 1), _RECORDS_PER_BATCH):
-        yield _piece(numbered, path)
+    numbered = enumerate(array_items(path, "jobs", beside), 1)
+    while some := list(islice(numbered, _RECORDS_PER_BATCH)):
+        yield _piece(some, path)
     if beside.get("errors"):
         raise SourceError(f"{path}: sacct could not give everything: {json.dumps(beside['errors'])[:300]}. Export again.")
 
 
-def _piece(numbered: tuple[tuple[int, Any], ...], path: Path) -> tuple[Fields, Tally]:
+def _piece(numbered: list[tuple[int, Any]], path: Path) -> tuple[Fields, Tally]:
     tally = Tally()
     lines, rows, records = [], [], []
     for number, record in numbered:
@@ -63,7 +64,7 @@ def _piece(numbered: tuple[tuple[int, Any], ...], path: Path) -> tuple[Fields, T
         records.append(record)
     names = _fields({"time": {}})
     columns = {name: pa.array([row[name] for row in rows], pa.string()) for name in names}
-    return Fields(columns, np.array(lines, np.int64), path.name, lambda at: [_raw(records[i]) for i in at]), tally
+    return Fields(columns, np.array(lines, np.int64), path.name, lambda at: _raw(records[at])), tally
 
 
 def _fields(job: Mapping[str, Any]) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ Clean blocks are split by pyarrow's CSV reader; only a block with an odd line is
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -276,7 +276,7 @@ class _Cutter:
             text = text.removesuffix(layout.delimiter)
         parts = text.split(layout.delimiter, width - 1 if layout.is_free_text_last else -1)
         if len(parts) != width:
-            self._reject(number, "field_count", text, f"expected {width} fields, found {len(parts)}")
+            self._reject(number, "wrong_field_count", text, f"expected {width} fields, found {len(parts)}")
             return
         parts[-1] = parts[-1].replace(layout.delimiter, _DELIMITER_INSIDE)
         self.clean.append(layout.between.join(parts))
@@ -332,9 +332,12 @@ def _without_stand_ins(table: pa.Table, layout: _Layout) -> pa.Table:
 
 
 def _fields(records: _Records, layout: _Layout, file: str) -> Fields:
-    def raw(at: Sequence[int]) -> list[str]:
-        lines = records.data.split(b"\n")
-        return [_raw_text(lines[i], layout) for i in at]
+    lines: list[bytes] = []
+
+    def raw(at: int) -> str:
+        if not lines:
+            lines.extend(records.data.split(b"\n"))
+        return _raw_text(lines[at], layout)
 
     columns = {name: records.table[name].combine_chunks() for name in records.table.column_names}
     return Fields(columns, records.lines, file, raw)

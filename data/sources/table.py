@@ -110,6 +110,7 @@ class Options(_Part):
     time: TimeFormat = "naive"
     start_is_submit: bool = False  # the log has no start: take the submission for it, and flag each row
     zero_runtime: Literal["ran", "cancelled_never_started"] = "ran"  # for logs without a start time
+    runtime_begins: Literal["start", "submission"] = "start"  # submission: runtime_s holds the wait, which is taken off
     runtime_clamped_at_s: float | None = Field(default=None, gt=0)  # at it and above a runtime is a lower bound: censored
     array_pattern: str | None = None  # RE2 over job_id with groups `array` and, optional in the match, `task`
     repeated_ids: Literal["one_job", "array_tasks"] = "one_job"  # array_tasks: the log lost the task numbers; told apart by order
@@ -133,6 +134,12 @@ class Options(_Part):
         wrong = sorted(set(self.constants) - {*TEXTS, "state"} | set(self.constants) & set(self.columns))
         if wrong:
             raise ValueError(f"constants: {', '.join(wrong)}: only text columns that `columns` does not name")
+        return self
+
+    @model_validator(mode="after")
+    def _wait_is_known(self) -> Self:
+        if self.runtime_begins == "submission" and not {"runtime_s", "queue_s"} <= self.columns.keys():
+            raise ValueError("runtime_begins: submission needs runtime_s and queue_s among the columns")
         return self
 
     @cached_property
@@ -282,6 +289,8 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         name: _times(rows.columns[mapped[name].column], mapped[name], options, cluster, path) for name in TIMES if name in mapped
     }
     numbers = {name: _numbers(rows.columns, mapped, name) for name in (*COUNTS, *DURATIONS) if name in mapped}
+    if options.runtime_begins == "submission":
+        numbers["runtime_s"] = _without_wait(numbers["runtime_s"], numbers["queue_s"])
     states, state_known = _states(rows.columns, options, len(rows.lines))
     ran = _derive(when, numbers, states, state_known, options)
     texts = {name: _text(rows.columns[mapped[name].column], mapped[name]) for name in TEXTS if name in mapped}
@@ -379,6 +388,12 @@ def _numbers(columns: Mapping[str, pa.Array], mapped: Mapping[str, Column], name
     elif name in COUNTS and name != "priority":
         numbers = numbers.only(numbers.values >= 0)
     return numbers
+
+
+def _without_wait(runtime: Numbers, waited: Numbers) -> Numbers:
+    """Take the wait off durations that begin at the submission; unknown where the wait is, negative where it is longer."""
+    known = runtime.known & waited.known
+    return runtime._replace(values=np.where(known, runtime.values - waited.values, 0.0), known=known)
 
 
 def _text(values: pa.Array, column: Column) -> pa.Array:

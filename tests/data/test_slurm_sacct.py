@@ -142,7 +142,7 @@ def test_expected_start_of_a_pending_job_is_a_forecast_and_left_out(log):
 
 def test_unknown_state_is_kept_as_other_and_counted(log):
     read = log(one(state="SOMETHING_NEW"))
-    assert (read.jobs[0]["state"], read.notes["state_unknown"]) == ("OTHER", 1)
+    assert (read.jobs[0]["state"], read.notes["unknown_state"]) == ("OTHER", 1)
 
 
 def test_cancelled_while_it_waited_shows_one_instant_and_no_nodes(log):
@@ -199,7 +199,7 @@ def test_wrong_field_count_with_free_text_inside_rejects_that_row_alone(log):
     fields = record.split("|")
     values = "|".join([*fields[:5], "u"])
     read = log(f"{moved}\na|b|{values}\nplain|{values}\nx\ny|{values.replace('7', '8', 1)}\n")
-    assert read.reasons == [(2, "field_count"), (4, "field_count")]
+    assert read.reasons == [(2, "wrong_field_count"), (4, "wrong_field_count")]
     assert read.rejects[0].raw == f"a|b|{values}"
     assert "expected 7 fields, found 8" in read.rejects[0].detail
     assert [job["job_name"] for job in read.jobs] == ["plain", "y"]
@@ -208,14 +208,14 @@ def test_wrong_field_count_with_free_text_inside_rejects_that_row_alone(log):
 def test_record_cut_off_by_a_dying_sacct_is_rejected_not_taken_for_a_name(log):
     ended = "2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00"
     read = log(rows(f"1|COMPLETED|{ended}|u|n", "2|COMPL"))
-    assert read.reasons == [(3, "field_count")]
+    assert read.reasons == [(3, "wrong_field_count")]
     assert read.jobs[0]["job_name"] == "n"
 
 
 def test_header_of_another_export_inside_is_no_part_of_a_name(log):
     ended = "2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00"
     read = log(rows(f"1|COMPLETED|{ended}|u|n") + one("2"))
-    assert read.reasons == [(3, "field_count"), (4, "field_count")]
+    assert read.reasons == [(3, "wrong_field_count"), (4, "wrong_field_count")]
     assert read.jobs[0]["job_name"] == "n"
 
 
@@ -278,7 +278,7 @@ def test_header_that_is_there_although_columns_are_given_is_no_record(log):
 
 def test_header_repeated_inside_is_skipped(log):
     read = log(one() + one(job_id="8"))
-    assert (len(read.jobs), dict(read.skipped), read.rows_in) == (2, {"header": 1}, 3)
+    assert (len(read.jobs), dict(read.skipped), read.rows_in) == (2, {"repeated_header": 1}, 3)
 
 
 def test_column_order_does_not_matter(log):
@@ -575,12 +575,12 @@ def test_words_for_none_are_null_in_every_text_column(log):
     ("start", "end", "elapsed", "runtime_s", "flags"),
     [
         ("00:30:00", "03:30:00", "", 14_400.0, []),
-        ("00:30:00", "01:30:00", "02:00:00", 7_200.0, ["ambiguous_time"]),
-        ("00:30:00", "01:30:00", "01:00:00", 3_600.0, ["ambiguous_time"]),
-        ("00:30:00", "01:30:00", "", 3_600.0, ["ambiguous_time"]),
-        ("01:50:00", "01:10:00", "", 1_200.0, ["ambiguous_time"]),
-        ("01:30:00", "02:30:00", "01:00:00", 3_600.0, ["ambiguous_time"]),
-        ("01:30:00", "02:30:00", "", 7_200.0, ["ambiguous_time"]),
+        ("00:30:00", "01:30:00", "02:00:00", 7_200.0, ["clock_ambiguous"]),
+        ("00:30:00", "01:30:00", "01:00:00", 3_600.0, ["clock_ambiguous"]),
+        ("00:30:00", "01:30:00", "", 3_600.0, ["clock_ambiguous"]),
+        ("01:50:00", "01:10:00", "", 1_200.0, ["clock_ambiguous"]),
+        ("01:30:00", "02:30:00", "01:00:00", 3_600.0, ["clock_ambiguous"]),
+        ("01:30:00", "02:30:00", "", 7_200.0, ["clock_ambiguous"]),
     ],
 )
 def test_night_of_the_repeated_hour(log, start, end, elapsed, runtime_s, flags):
@@ -602,7 +602,7 @@ def test_times_as_epoch_seconds(log):
 
 def test_elapsed_that_differs_from_the_times_is_counted(log):
     read = log(one(Elapsed="00:00:30"))
-    assert (read.jobs[0]["runtime_s"], read.jobs[0]["flags"], read.notes["elapsed_differs"]) == (60.0, ["elapsed_differs"], 1)
+    assert (read.jobs[0]["runtime_s"], read.jobs[0]["flags"], read.notes["duration_differs"]) == (60.0, ["duration_differs"], 1)
 
 
 # --- whatever comes

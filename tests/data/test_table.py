@@ -285,6 +285,19 @@ def test_rows_of_one_id_are_told_apart_where_they_are_tasks(tmp_path: Path) -> N
     assert [(row["job_id"], row["array_id"]) for row in rows] == [("5", "5"), ("5.1", "5"), ("6", None), ("5.2", "5")]
 
 
+def test_durations_that_begin_at_the_submission_are_without_the_wait(tmp_path: Path) -> None:
+    columns = {"job_id": "id", "submit_time": "sub", "queue_s": "wait", "runtime_s": "run"}
+    text = "id,sub,wait,run\n1,1704067210,10,18\n2,1704067210,20,18\n3,1704067210,,18\n"
+    options = {"time": "epoch_s", "columns": columns, "runtime_begins": "submission"}
+    (batch,) = read(tmp_path, text, options)
+    (row, unknown) = batch.jobs.to_pylist()
+    assert (row["runtime_s"], row["queue_s"], row["end_time"]) == (8.0, 10.0, utc(2024, 1, 1, 0, 0, 28))
+    assert (unknown["runtime_s"], unknown["label"]) == (None, "excluded")
+    assert [(reject.line, reject.reason) for reject in batch.rejects] == [(3, "runtime_negative")]
+    with pytest.raises(ValidationError, match="needs runtime_s and queue_s"):
+        table.Options.model_validate({"columns": {"submit_time": "sub", "runtime_s": "run"}, "runtime_begins": "submission"})
+
+
 NAMELESS = {"time": "epoch_s", "columns": {"submit_time": "sub", "runtime_s": "run", "group": "vc"}, "start_is_submit": True}
 
 
