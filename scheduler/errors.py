@@ -31,6 +31,14 @@ class ParityError(RuncastError):
     """A bundle does not give the training side's numbers; it was not made current."""
 
 
+class JournalError(RuncastError):
+    """Events could not be kept on disk; they were not acknowledged."""
+
+
+class ServeError(RuncastError):
+    """The service cannot begin: its address, token or socket."""
+
+
 class JobFieldError(RuncastError):
     """One field of a job or event cannot be used; `field` names it."""
 
