@@ -29,8 +29,8 @@ def log_units(runtime_s: Floats32) -> Ints:
 def after_each_end(
     rank: Ints, runtime_s: Floats32, logs: Ints, outcome: NDArray[np.int8], wanted: set[str]
 ) -> dict[str, Floats32]:
-    """Return the ended statistics of a key after each end of it, between an element for a key where nothing has ended and one, the
-    last, for a job without the key.
+    """Return the ended statistics of a key after each end of it, between an element for a key where nothing has ended and one,
+    the last, for a job without the key.
 
     All arrays are sorted by (key, end); `rank` counts the ends of the key before this one. Beside the wanted statistics there are
     always `median_7_s`, `log_std_7` and `ring_n`.

@@ -5,8 +5,9 @@ fixed: ABSENT, of a key nothing is known of, and NO_KEY, of a job that has no ke
 sorted array, which loads at the speed of the disk, and a dictionary of what came since.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,36 +47,76 @@ _FAILED_IN = np.array([sum((bits >> 2 * k) & 3 == FAILED for k in range(RING)) f
 _LARGEST = np.iinfo(np.uint64).max
 
 
-class SlotStore:
-    """The arrays and the index; `claim` gives a key its slot, the other methods bring slots up to date by one event."""
+@dataclass
+class SlotArrays:
+    """One row for each slot: what is ready, times, sums and counts."""
 
     ready: NDArray[np.float32]
     times: NDArray[np.float64]
     sums: NDArray[np.int64]
     counts: NDArray[np.int32]
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
-        """Take arrays as `arrays()` gave them, or begin with none."""
+    @classmethod
+    def empty(cls, count: int) -> Self:
+        return cls(
+            np.zeros((count, len(READY)), np.float32),
+            np.zeros((count, 6), np.float64),
+            np.zeros((count, 3), np.int64),
+            np.zeros((count, 5), np.int32),
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Self]) -> Self:
+        return cls(*(np.concatenate([getattr(block, field.name) for block in blocks]) for field in fields(cls)))
+
+    def head(self, count: int) -> "SlotArrays":
+        return SlotArrays(self.ready[:count], self.times[:count], self.sums[:count], self.counts[:count])
+
+
+class SlotStore:
+    """The slots and their index; `claim` gives a key its slot, the other methods bring slots up to date by one event."""
+
+    def __init__(self) -> None:
+        """Begin with the two fixed slots."""
+        slots = SlotArrays.empty(FIXED)
+        slots.ready[:], slots.times[:] = np.nan, np.nan
+        slots.ready[ABSENT, [COLUMN[name] for name in COUNTS]] = 0
+        self._begin(slots, np.empty(0, np.uint64), np.empty(0, np.int32))
+
+    @classmethod
+    def of(cls, slots: SlotArrays, keys: Keys) -> Self:
+        """Return the store of these slots, the fixed ones first, then one for each of `keys` in their order."""
+        order = np.argsort(keys)
+        store = cls()
+        store._begin(slots, keys[order], (order + FIXED).astype(np.int32))
+        return store
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the store that `arrays` was called on."""
+        store = cls()
+        slots = SlotArrays(*(np.ascontiguousarray(arrays[field.name]) for field in fields(SlotArrays)))
+        store._begin(slots, arrays["keys"], arrays["slots"])
+        return store
+
+    def _begin(self, slots: SlotArrays, keys: Keys, places: NDArray[np.int32]) -> None:
+        self.ready, self.times, self.sums, self.counts = slots.ready, slots.times, slots.sums, slots.counts
+        self.used = len(slots.ready)
         self._new: dict[int, int] = {}
-        if arrays is None:
-            self.used = FIXED
-            self._allocate(1024)
-            self.ready[:FIXED], self.times[:FIXED] = np.nan, np.nan
-            self.ready[ABSENT, [COLUMN[name] for name in COUNTS]] = 0
-            self._set_index(np.empty(0, np.uint64), np.empty(0, np.int32))
-        else:
-            self.ready, self.times = np.ascontiguousarray(arrays["ready"]), np.ascontiguousarray(arrays["times"])
-            self.sums, self.counts = np.ascontiguousarray(arrays["sums"]), np.ascontiguousarray(arrays["counts"])
-            self.used = len(self.ready)
-            self._set_index(arrays["keys"], arrays["slots"])
+        self._set_index(keys, places)
 
     def __len__(self) -> int:
         return self.used - FIXED
 
+    def slot_arrays(self) -> SlotArrays:
+        """Return the slots without slack."""
+        return SlotArrays(self.ready, self.times, self.sums, self.counts).head(self.used)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything as arrays without slack; equal histories told in equal order give equal arrays."""
+        """Return everything as arrays; equal histories told in equal order give equal arrays."""
         self._merge_index()
-        found: dict[str, NDArray[Any]] = {name: getattr(self, name)[: self.used] for name in ("ready", "times", "sums", "counts")}
+        slots = self.slot_arrays()
+        found: dict[str, NDArray[Any]] = {field.name: getattr(slots, field.name) for field in fields(slots)}
         return found | {"keys": self._keys[:-1], "slots": self._slots[:-1]}
 
     def find(self, keys: Keys) -> Places:
@@ -178,12 +219,11 @@ class SlotStore:
         self.times[slots, END] = np.fmax(self.times[slots, END], time_us)
 
     def _allocate(self, capacity: int) -> None:
-        columns = {"ready": (len(READY), np.float32), "times": (6, np.float64), "sums": (3, np.int64), "counts": (5, np.int32)}
-        for name, (width, dtype) in columns.items():
-            grown = np.zeros((capacity, width), dtype)
-            if hasattr(self, name):
-                grown[: self.used] = getattr(self, name)[: self.used]
-            setattr(self, name, grown)
+        """Make room, with slack, so that growing by one is cheap on average."""
+        grown, old = SlotArrays.empty(capacity), self.slot_arrays()
+        for field in fields(grown):
+            getattr(grown, field.name)[: self.used] = getattr(old, field.name)
+        self.ready, self.times, self.sums, self.counts = grown.ready, grown.times, grown.sums, grown.counts
 
     def _set_index(self, keys: Keys, slots: NDArray[np.int32]) -> None:
         """Keep sorted keys and their slots behind a last one that no search runs past."""

@@ -5,8 +5,8 @@ asked for: what happens at the very moment of a submission is not seen by it, as
 names; times are UTC microseconds, and a job cannot start or end before it was submitted.
 
 Events may come in any order as long as no job has been asked for that was submitted later than they happened; one that comes
-after that is counted when it comes, as the latest end of its keys. Told twice, an event counts once: a submission while its job is
-open, an end among the last REMEMBERED. A second start of a job (a requeue) replaces the first. A job that ended without having
+after that is counted when it comes, as the latest end of its keys. Told twice, an event counts once: a submission while its job
+is open, an end among the last REMEMBERED. A second start of a job (a requeue) replaces the first. A job that ended without having
 been told of before adds to the history of runs and to nothing else. A state serves one thread at a time.
 """
 
@@ -74,7 +74,7 @@ class _Told(NamedTuple):
 
 
 @dataclass
-class _Open:
+class OpenJob:
     """A job that was submitted and has not ended: its slots, when it started, and what it holds."""
 
     slots: Places
@@ -83,21 +83,37 @@ class _Open:
     cpu_units: int
 
 
+@dataclass
+class Known:
+    """What a state knows of the jobs told of: slots of their keys, who is open, ends to be recognised, and the cluster's load.
+
+    `load` is running GPUs, waiting GPUs, running CPUs and waiting CPUs, in 1/RESOURCE_UNITS.
+    """
+
+    store: SlotStore
+    open: dict[str, OpenJob]
+    ended: dict[int, None]
+    applied_us: int
+    most_gpus_per_node: float
+    most_cpus_per_node: float
+    load: list[int]
+
+    @classmethod
+    def nothing(cls) -> Self:
+        return cls(SlotStore(), {}, {}, -(2**62), 0.0, 0.0, [0, 0, 0, 0])
+
+
 class State:
     """History of one cluster's jobs by key, as of the events told so far."""
 
-    def __init__(self, clock: str, time_zone: str) -> None:
+    def __init__(self, clock: str, time_zone: str, known: Known | None = None) -> None:
         """Take `clock` and `time_zone` as in the cluster's file; they decide which calendar features there are."""
         self.clock, self.time_zone = clock, time_zone
+        self._known = Known.nothing() if known is None else known
+        self._store = self._known.store
         self._reader = JobReader(clock, time_zone)
-        self._store = SlotStore()
         self._pending: list[tuple[Any, ...]] = []
         self._told = 0
-        self._open: dict[str, _Open] = {}
-        self._ended: dict[int, None] = {}
-        self._applied_us = -(2**62)
-        self._most_gpus_per_node = self._most_cpus_per_node = 0.0
-        self._load = [0, 0, 0, 0]  # running GPUs, waiting GPUs, running CPUs, waiting CPUs, in 1/RESOURCE_UNITS
         self._row = np.full(_WIDTH, np.nan, np.float32)
         self._ready = self._row[_READY_AT:_TIMED_AT].reshape(len(LEVELS), len(READY))
         self._timed = self._row[_TIMED_AT:].reshape(len(LEVELS), len(_TIMED))
@@ -135,7 +151,7 @@ class State:
         submit_us = job["submit_time"]
         if self._pending and self._pending[0][0] < submit_us:
             self.advance(submit_us)
-        now_us = submit_us if submit_us > self._applied_us else self._applied_us
+        now_us = submit_us if submit_us > self._known.applied_us else self._known.applied_us
         reader, store, ready, timed = self._reader, self._store, self._ready, self._timed
         request = reader.request(job)
         asked = reader.keys(job, request)
@@ -157,7 +173,7 @@ class State:
         pending = self._pending
         while pending and pending[0][0] < until_us:
             event = heapq.heappop(pending)
-            self._applied_us = max(self._applied_us, event[0])
+            self._known.applied_us = max(self._known.applied_us, event[0])
             self._count(*event)
 
     def _tell(self, time_us: int, kind: int, runtime_s: float, outcome: int, job: Job, start_us: int | None) -> None:
@@ -179,20 +195,20 @@ class State:
             self._end(time_us, runtime_s, outcome, told)
 
     def _submit(self, told: _Told) -> None:
-        if told.job_key in self._open or hash_text("job_key", told.job_key) in self._ended:
+        if told.job_key in self._known.open or hash_text("job_key", told.job_key) in self._known.ended:
             return
         slots = self._store.claim(told.keys)
         self._store.submit(slots, told.submit_us)
-        job = self._open[told.job_key] = _Open(slots, None, told.gpu_units, told.cpu_units)
+        job = self._known.open[told.job_key] = OpenJob(slots, None, told.gpu_units, told.cpu_units)
         self._hold(job, 1)
         if told.gpu_units > 0:
-            self._most_gpus_per_node = max(self._most_gpus_per_node, told.gpus_per_node)
+            self._known.most_gpus_per_node = max(self._known.most_gpus_per_node, told.gpus_per_node)
         else:
-            self._most_cpus_per_node = max(self._most_cpus_per_node, told.cpus_per_node)
+            self._known.most_cpus_per_node = max(self._known.most_cpus_per_node, told.cpus_per_node)
 
     def _start(self, time_us: int, told: _Told) -> None:
         self._submit(told)  # where the submission was not told
-        job = self._open.get(told.job_key)
+        job = self._known.open.get(told.job_key)
         if job is None:
             return
         self._hold(job, -1)
@@ -206,9 +222,9 @@ class State:
 
     def _end(self, time_us: int, runtime_s: float, outcome: int, told: _Told) -> None:
         mark = hash_text("job_key", told.job_key)
-        job = self._open.pop(told.job_key, None)
+        job = self._known.open.pop(told.job_key, None)
         if job is None:
-            if mark in self._ended:
+            if mark in self._known.ended:
                 return
             slots = self._store.claim(told.keys)
         else:
@@ -220,9 +236,9 @@ class State:
                 self._store.stop(slots, job.start_us)
         if runtime_s > 0:
             self._store.end(slots, time_us, np.float32(runtime_s), outcome)
-        self._ended[mark] = None
-        if len(self._ended) > REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+        self._known.ended[mark] = None
+        if len(self._known.ended) > REMEMBERED:
+            del self._known.ended[next(iter(self._known.ended))]
 
     def _mean_elapsed_s(self, now_us: int, running: int, slot: int) -> float:
         wrapped = now_us * running - int(self._store.sums[slot, STARTS])
@@ -235,8 +251,12 @@ class State:
         memory, kind, priority, task = get("mem_mib"), get("time_limit_kind"), get("priority"), get("array_task")
         memory = _NAN if memory is None else float(memory)
         gpus_per_node, cpus_per_node = _per_node(request)
-        share = _over(gpus_per_node, self._most_gpus_per_node) if gpus > 0 else _over(cpus_per_node, self._most_cpus_per_node)
-        running_gpus, waiting_gpus, running_cpus, waiting_cpus = self._load
+        share = (
+            _over(gpus_per_node, self._known.most_gpus_per_node)
+            if gpus > 0
+            else _over(cpus_per_node, self._known.most_cpus_per_node)
+        )
+        running_gpus, waiting_gpus, running_cpus, waiting_cpus = self._known.load
         return (
             *self._reader.calendar(job["submit_time"]),
             gpus,
@@ -271,11 +291,11 @@ class State:
 
     def save(self, path: Path) -> None:
         """Write the state to one file, whole or not at all; equal states give equal bytes."""
-        slots = [job.slots for job in self._open.values()]
+        slots = [job.slots for job in self._known.open.values()]
         arrays = self._store.arrays() | {
             "open_slots": np.concatenate([np.empty(0, np.int32), *slots]).astype(np.int32),
             "open_sizes": np.array([len(places) for places in slots], np.int32),
-            "ended": np.fromiter(self._ended, np.uint64, len(self._ended)),
+            "ended": np.fromiter(self._known.ended, np.uint64, len(self._known.ended)),
         }
         told = [(*event[:4], *event[5][:3], event[5].keys.tolist(), *event[5][4:]) for event in sorted(self._pending)]
         meta = {
@@ -283,10 +303,10 @@ class State:
             "feature_version": feature_version(),
             "clock": self.clock,
             "time_zone": self.time_zone,
-            "applied_us": self._applied_us,
-            "most_per_node": [self._most_gpus_per_node, self._most_cpus_per_node],
-            "load": self._load,
-            "open": [(key, job.start_us, job.gpu_units, job.cpu_units) for key, job in self._open.items()],
+            "applied_us": self._known.applied_us,
+            "most_per_node": [self._known.most_gpus_per_node, self._known.most_cpus_per_node],
+            "load": self._known.load,
+            "open": [(key, job.start_us, job.gpu_units, job.cpu_units) for key, job in self._known.open.items()],
             "pending": told,
         }
         arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
@@ -316,25 +336,22 @@ class State:
                 f"{path}: a state of format {found[0]} and features {found[1]}, this Runcast has format {FORMAT} and "
                 f"features {feature_version()}. Export it again with this version."
             )
-        state = cls(meta["clock"], meta["time_zone"])
-        slots = np.split(arrays.pop("open_slots").astype(np.intp), np.cumsum(arrays.pop("open_sizes"))[:-1])
-        state._open = {key: _Open(places, *rest) for (key, *rest), places in zip(meta["open"], slots, strict=False)}
-        state._ended = dict.fromkeys(arrays.pop("ended").tolist())
-        state._store = SlotStore(arrays)
-        state._applied_us = meta["applied_us"]
-        state._most_gpus_per_node, state._most_cpus_per_node = meta["most_per_node"]
-        state._load = meta["load"]
+        slots = np.split(arrays["open_slots"].astype(np.intp), np.cumsum(arrays["open_sizes"])[:-1])
+        opened = {key: OpenJob(places, *rest) for (key, *rest), places in zip(meta["open"], slots, strict=False)}
+        store, ended = SlotStore.from_arrays(arrays), dict.fromkeys(arrays["ended"].tolist())
+        known = Known(store, opened, ended, meta["applied_us"], meta["most_per_node"][0], meta["most_per_node"][1], meta["load"])
+        state = cls(meta["clock"], meta["time_zone"], known)
         for told, event in enumerate(meta["pending"]):
             head, (key, submit_us, start_us, keys, *rest) = event[:4], event[4:]
             state._pending.append((*head, told, _Told(key, submit_us, start_us, np.array(keys, np.uint64), *rest)))
         state._told = len(state._pending)
         return state
 
-    def _hold(self, job: _Open, sign: int) -> None:
+    def _hold(self, job: OpenJob, sign: int) -> None:
         """Add what a job holds to the load (sign 1) or take it away (-1), as running or waiting."""
         at = 1 if job.start_us is None else 0
-        self._load[at] += sign * job.gpu_units
-        self._load[at + 2] += sign * job.cpu_units
+        self._known.load[at] += sign * job.gpu_units
+        self._known.load[at + 2] += sign * job.cpu_units
 
 
 def _units(count: float) -> int:

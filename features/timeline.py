@@ -1,7 +1,7 @@
 """Events of several kinds in one order of time, to be walked key by key.
 
-The order of time is made once; for each level it is sorted by key as one array of composite integers, key times length plus place,
-which numpy sorts several times faster than it can sort places by two criteria.
+The order of time is made once; for each level it is sorted by key as one array of composite integers, key times length plus
+place, which numpy sorts several times faster than it can sort places by two criteria.
 """
 
 from dataclasses import dataclass

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runcast.features.bulk import state_of
 from runcast.features.catalog import COLUMNS_READ, FEATURES, NAMES
 from runcast.features.levels import LEVELS, NEAREST
 from runcast.features.matrix import Matrix
@@ -371,3 +372,22 @@ def test_one_job_from_the_state_equals_its_row_of_the_table(log: list[Row], seed
         for name, category in matrix.categories.items():
             code = category.codes[at]
             assert categories[name] == (None if code < 0 else category.vocabulary[code])
+
+
+@given(log=LOGS, cut=st.integers(0, 14))
+@slowly
+def test_a_state_made_at_once_equals_one_that_was_told(log: list[Row], cut: int) -> None:
+    """As of a moment in the middle of the log; what happens later is told to both."""
+    jobs = as_jobs(log)
+    times = sorted(job["submit_time"] for job in jobs)
+    as_of = times[min(cut, len(times) - 1)]
+    at_once, told = state_of(as_table(log), "calendar", ZONE, as_of), State("calendar", ZONE)
+    told_before(told, jobs, list(range(len(jobs))))
+    told.advance(as_of)
+    for job in jobs:
+        for tell, moment in ((at_once.submitted, "submit_time"), (at_once.started, "start_time"), (at_once.ended, "end_time")):
+            if job[moment] is not None and job[moment] >= as_of:
+                tell(job)
+    for job in sorted(jobs, key=lambda job: job["submit_time"]):
+        if job["submit_time"] >= as_of:
+            np.testing.assert_array_equal(at_once.row(job)[0], told.row(job)[0])

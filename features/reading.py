@@ -1,0 +1,163 @@
+"""A table of canonical jobs as arrays: times, numbers, and the hashed parts that keys are made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from runcast.features.catalog import CATEGORIES, COLUMNS_READ
+from runcast.features.errors import MissingColumns
+from runcast.features.history import Floats, outcome_codes
+from runcast.features.levels import Level, fold_digits, hash_number, hash_text
+from runcast.features.matrix import OPEN_US, Categories
+from runcast.features.sweep import Jobs
+from runcast.features.timeline import Ints
+
+Keys = NDArray[np.uint64]
+
+
+def check_columns(jobs: pd.DataFrame) -> None:
+    """Raise MissingColumns where the table lacks a canonical column that features read."""
+    missing = [name for name in COLUMNS_READ if name not in jobs.columns]
+    if missing:
+        raise MissingColumns(f"the table of jobs lacks {', '.join(missing)}; features read {len(COLUMNS_READ)} canonical columns")
+
+
+@dataclass(frozen=True)
+class Log:
+    """The jobs as arrays; times in UTC microseconds, OPEN_US where it has not happened."""
+
+    submit_us: Ints
+    start_us: Ints
+    end_us: Ints
+    runtime_s: Floats
+    label: NDArray[np.object_]
+    state: NDArray[np.object_]
+    gpu_count: Floats
+    cpu_count: Floats
+    node_count: Floats
+    time_limit_s: Floats
+
+    def clamped(self) -> Jobs:
+        """Return what the sweep reads: no job starts or ends before it was submitted."""
+        submit, outcome = self.submit_us, outcome_codes(self.label, self.state)
+        start, end = np.maximum(self.start_us, submit), np.maximum(self.end_us, submit)
+        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count)
+
+
+def read_log(jobs: pd.DataFrame) -> Log:
+    submit = _microseconds(jobs["submit_time"])
+    numbers = {name: read_numbers(jobs, name) for name in ("gpu_count", "cpu_count", "node_count", "time_limit_s")}
+    start, end = _microseconds(jobs["start_time"]), _microseconds(jobs["end_time"])
+    label, state = jobs["label"].to_numpy(object), jobs["state"].to_numpy(object)
+    return Log(submit, start, end, read_numbers(jobs, "runtime_s"), label, state, **numbers)
+
+
+def _microseconds(times: pd.Series) -> Ints:
+    """Return times as UTC microseconds whatever their unit, OPEN_US for null."""
+    if not isinstance(times.dtype, pd.DatetimeTZDtype):
+        if times.isna().all():
+            return np.full(len(times), OPEN_US)
+        raise MissingColumns(f"column {times.name!r} is {times.dtype}, expected times with a zone (the lake holds UTC)")
+    us = times.dt.as_unit("us").astype("int64").to_numpy()
+    return np.where(times.isna().to_numpy(), OPEN_US, us)
+
+
+def read_numbers(jobs: pd.DataFrame, name: str) -> Floats:
+    return jobs[name].to_numpy(np.float64, na_value=np.nan)
+
+
+def read_texts(jobs: pd.DataFrame) -> tuple[dict[str, Keys], dict[str, Categories]]:
+    """Return the hashed text parts (0 for null) and the categories."""
+    codes: dict[str, tuple[NDArray[np.int64], list[str]]] = {}
+    for column in dict.fromkeys((*CATEGORIES.values(), "array_id")):
+        codes[column] = _factorize(jobs[column])
+    shapes = {column: _folded(*codes[column]) for column in ("job_name", "work_dir")}
+    hashed = {
+        "user": _hashed("user", *codes["user"]),
+        "name_shape": _hashed("name_shape", *shapes["job_name"]),
+        "dir_shape": _hashed("dir_shape", *shapes["work_dir"]),
+        "group": _hashed("group", *codes["group"]),
+        "queue": _hashed("queue", *codes["queue"]),
+        "array": _hashed("array", *codes["array_id"]),
+    }
+    name = _hashed("name", *codes["job_name"])
+    hashed["name"] = np.where(name == 0, _hashed("name", *codes["work_dir"]), name)
+    folded = {"name_shape": shapes["job_name"], "dir_shape": shapes["work_dir"]}
+    texts = {name: folded.get(name, codes[column]) for name, column in CATEGORIES.items()}
+    return hashed, {name: Categories(code.astype(np.int32), tuple(words)) for name, (code, words) in texts.items()}
+
+
+def _factorize(column: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
+    """Return codes and their texts; null and empty are -1."""
+    codes, words = pd.factorize(column)
+    texts = [str(word) for word in words]
+    if "" in texts:
+        empty = texts.index("")
+        texts.pop(empty)
+        codes = np.where(codes == empty, -1, codes - (codes > empty))
+    return codes, texts
+
+
+def _folded(codes: NDArray[np.int64], texts: list[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return codes and texts with digits folded, in order of first use."""
+    place: dict[str, int] = {}
+    fold = np.array([place.setdefault(fold_digits(text), len(place)) for text in texts] + [-1], np.int64)
+    return fold[codes], list(place)
+
+
+def _hashed(part: str, codes: NDArray[np.int64], texts: list[str]) -> Keys:
+    return np.array([*(hash_text(part, text) for text in texts), 0], np.uint64)[codes]
+
+
+def number_parts(log: Log, hour: Floats) -> dict[str, Keys]:
+    kind, size = _size(log)
+    of_kind = [
+        _hashed_numbers(f"size_{name}", np.where(kind == code, size, np.nan)) for code, name in enumerate(("gpu", "cpu", "node"))
+    ]
+    return {
+        "size": of_kind[0] + of_kind[1] + of_kind[2],  # at most one of them is not 0
+        "limit": _hashed_numbers("limit", log.time_limit_s),
+        "hour": _hashed_numbers("hour", hour),
+    }
+
+
+def _size(log: Log) -> tuple[NDArray[np.int8], Floats]:
+    """Return what a job's size is counted in (0 GPUs, 1 CPUs, 2 nodes) and the size, NaN where nothing is known."""
+    kind = np.where(log.gpu_count > 0, 0, np.where(np.isnan(log.cpu_count), 2, 1)).astype(np.int8)
+    return kind, np.choose(kind, [log.gpu_count, log.cpu_count, log.node_count])
+
+
+def _hashed_numbers(part: str, values: Floats) -> Keys:
+    codes, found = pd.factorize(values + 0.0)
+    return np.array([*(hash_number(part, float(value)) for value in found), 0], np.uint64)[codes]
+
+
+def read_calendar(submit: pd.Series, clock: str, time_zone: str) -> dict[str, Floats]:
+    """Return calendar features as far as the clock carries them, and the local hour that is a part of keys."""
+    null = np.full(len(submit), np.nan)
+    if clock == "relative":
+        return dict.fromkeys(("hour", "hour_of_day", "weekday", "hour_of_week", "month_day", "month"), null)
+    local = submit.dt.tz_convert(time_zone).dt
+    hour, weekday = local.hour.to_numpy(np.float64), local.day_of_week.to_numpy(np.float64)
+    hour_of_day = (hour * 60 + local.minute.to_numpy(np.float64)) / 60
+    dated = clock == "calendar"
+    return {
+        "hour": hour,
+        "hour_of_day": hour_of_day,
+        "weekday": weekday,
+        "hour_of_week": weekday * 24 + hour_of_day,
+        "month_day": local.day.to_numpy(np.float64) if dated else null,
+        "month": local.month.to_numpy(np.float64) if dated else null,
+    }
+
+
+def level_keys(level: Level, parts: dict[str, Keys]) -> tuple[Keys, NDArray[np.bool_]]:
+    """Return each job's key at a level of at least one part, and where it has none."""
+    key = np.zeros_like(parts["user"]) + np.uint64(level.seed)
+    null = np.zeros(len(key), bool)
+    for part in level.parts:
+        key += parts[part]
+        null |= parts[part] == 0
+    return key, null
