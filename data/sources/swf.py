@@ -145,11 +145,18 @@ def _anchor_us(header: _Header, options: Options, cluster: Cluster, path: Path) 
 
 
 def _start_time(text: str) -> int | datetime | None:
-    """Read UnixStartTime: seconds, or a date in ISO form; None where it is neither."""
+    """Read UnixStartTime: seconds, or a date in ISO form or as `date` prints it; None where it is none of these."""
     if re.fullmatch(r"\d{1,10}(?:\.0*)?", text):
         return int(float(text))
     try:
         return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    words = text.split()
+    if len(words) == 6:
+        del words[4]  # an abbreviation names no zone; the cluster file does
+    try:
+        return datetime.strptime(" ".join(words), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007  local to the cluster, as the ISO form
     except ValueError:
         return None
 
@@ -157,7 +164,7 @@ def _start_time(text: str) -> int | datetime | None:
 def _zone_notes(header: _Header, cluster: Cluster, anchor_us: int) -> dict[str, int]:
     """Count a note where the header's zone shows another clock than the cluster's at the log's start or half a year later."""
     named = header.values.get("TimeZoneString")
-    if not named or cluster.clock == "relative":
+    if not named or named.lower() in _NAMELESS or cluster.clock == "relative":
         return {}
     at = pa.array([anchor_us, anchor_us + 15_778_800_000_000]).cast(pa.timestamp("us", tz="UTC"))
     try:

@@ -81,6 +81,12 @@ def test_log_of_unknown_start_is_refused_unless_its_clock_is_said_to_be_relative
         pytest.param(
             "; UnixStartTime: 2001-09-09T01:46:40+00:00\n", {}, datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC), id="date with zone"
         ),
+        pytest.param(
+            "; UnixStartTime: Sun Sep  9 03:46:40 CEST 2001\n",
+            {},
+            datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC),
+            id="as date prints",
+        ),
         pytest.param("; UnixStartTime: 0\n", {}, datetime(1970, 1, 1, tzinfo=UTC), id="zero"),
         pytest.param("", {"unix_start_time": 5}, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC), id="option"),
         pytest.param(KNOWN, {"unix_start_time": "2020-01-01T00:00:00Z"}, datetime(2020, 1, 1, tzinfo=UTC), id="option wins"),
@@ -249,6 +255,7 @@ def test_wait_that_is_missing_leaves_the_queueing_time_null(tmp_path: Path) -> N
         pytest.param("Europe/Stockholm", {}, id="same"),
         pytest.param("Europe/Paris", {}, id="same clock by another name"),
         pytest.param("US/Pacific", {"time_zone_differs_from_header": 1}, id="other"),
+        pytest.param("UNKNOWN", {}, id="not said"),
         pytest.param("Mars/Olympus", {"time_zone_of_header_unknown": 1}, id="unknown"),
     ],
 )
