@@ -31,6 +31,10 @@ class ParityError(RuncastError):
     """A bundle does not give the training side's numbers; it was not made current."""
 
 
+class JournalError(RuncastError):
+    """Events could not be kept on disk; they were not acknowledged."""
+
+
 class JobFieldError(RuncastError):
     """One field of a job or event cannot be used; `field` names it."""
 

@@ -1,0 +1,125 @@
+"""Events kept on disk before they are acknowledged: the service's memory between two bundles.
+
+One event a line: the CRC-32 of the text in eight hex digits, a space, the event as JSON. A line is written whole or, where the
+process died or the disk was full in the middle of it, cut off at the end of the file; such an end was never acknowledged and is
+dropped when the journal is opened.
+"""
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runcast.scheduler.errors import JournalError
+
+Event = dict[str, Any]
+
+
+class Journal:
+    """An open journal; one process writes it. Raises JournalError where another has it open or the disk refuses."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the journal and drop a cut-off end."""
+        self.path = path
+        self._lock = _lock(path)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+        events, self.damaged_lines, self._size = _read(path.read_bytes())
+        os.ftruncate(self._file, self._size)
+        os.lseek(self._file, self._size, os.SEEK_SET)
+        self._opened_with = events
+        _flush_folder(path.parent)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size
+
+    def take_events(self) -> list[Event]:
+        """Return what the journal held when it was opened, oldest first, and forget it."""
+        events, self._opened_with = self._opened_with, []
+        return events
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write the events and flush them to disk together; after a JournalError none of them is kept."""
+        data = b"".join(map(_line, events))
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+            os.fdatasync(self._file)
+        except OSError as error:
+            self._cut_back()
+            raise JournalError(
+                f"{self.path}: {len(events)} events could not be kept ({error.strerror}). Make room, or move the journal."
+            ) from error
+        self._size += len(data)
+
+    def keep(self, is_wanted: Callable[[Event], bool]) -> int:
+        """Drop the events that are not wanted any more, in one step; return how many were dropped."""
+        events, _, _ = _read(self.path.read_bytes())
+        wanted = [event for event in events if is_wanted(event)]
+        if len(wanted) == len(events):
+            return 0
+        beside = self.path.with_name(f".{self.path.name}.writing")
+        data = b"".join(map(_line, wanted))
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise JournalError(f"{self.path}: could not be shortened ({error.strerror}). It is kept as it was.") from error
+        _flush_folder(self.path.parent)
+        os.close(self._file)
+        self._file = os.open(self.path, os.O_RDWR)
+        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        return len(events) - len(wanted)
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _cut_back(self) -> None:
+        os.ftruncate(self._file, self._size)
+        os.lseek(self._file, self._size, os.SEEK_SET)
+
+
+def _line(event: Event) -> bytes:
+    text = json.dumps(event, separators=(",", ":"), sort_keys=True).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _read(data: bytes) -> tuple[list[Event], int, int]:
+    """Return the events, how many whole lines are damaged, and the size up to the last whole line."""
+    end = data.rfind(b"\n") + 1
+    events, damaged = [], 0
+    for line in data[:end].splitlines():
+        crc, _, text = line.partition(b" ")
+        if crc == b"%08x" % zlib.crc32(text):
+            events.append(json.loads(text))
+        else:
+            damaged += 1
+    return events, damaged, end
+
+
+def _lock(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise JournalError(f"{path}: another service writes it. Stop that one, or give this one its own --journal.") from None
+    return handle
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,126 @@
+"""What was acknowledged is there after any death; what was not, is not."""
+
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from runcast.scheduler.errors import JournalError
+from runcast.scheduler.journal import Journal
+
+EVENTS = [{"event": "submitted", "job_id": str(n), "note": "ä\n\"x"} for n in range(5)]
+
+
+def _reopened(path: Path) -> list[dict[str, object]]:
+    journal = Journal(path)
+    events = journal.take_events()
+    journal.close()
+    return events
+
+
+def test_events_come_back_in_order(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS[:2])
+    journal.append([])
+    journal.append(EVENTS[2:])
+    journal.close()
+    assert _reopened(tmp_path / "j") == EVENTS
+
+
+def test_cut_off_end_is_dropped_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS)
+    journal.close()
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        assert _reopened(path) == EVENTS[: sum(end <= cut for end in ends)]
+        journal = Journal(path)
+        journal.append([{"event": "after"}])
+        journal.close()
+        assert _reopened(path)[-1] == {"event": "after"}
+
+
+def test_damaged_line_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS)
+    journal.close()
+    path.write_bytes(path.read_bytes().replace(b'"job_id":"2"', b'"job_id":"9"'))
+    journal = Journal(path)
+    assert journal.damaged_lines == 1
+    assert journal.take_events() == [EVENTS[i] for i in (0, 1, 3, 4)]
+    journal.close()
+
+
+def test_second_writer_is_refused(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    with pytest.raises(JournalError, match="another service writes it"):
+        Journal(tmp_path / "j")
+    journal.close()
+    assert _reopened(tmp_path / "j") == []
+
+
+def test_full_disk_keeps_what_was_acknowledged_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """A file size limit is the full disk: the kernel writes what fits of a line and refuses the rest."""
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+        with pytest.raises(JournalError, match="2 events could not be kept"):
+            journal.append(EVENTS[:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    journal.append(EVENTS[:1])
+    journal.close()
+    assert _reopened(path) == [*EVENTS, EVENTS[0]]
+
+
+def test_shortened_to_what_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS)
+    assert journal.keep(lambda e: str(e["job_id"]) >= "3") == 3
+    journal.append([{"event": "after"}])
+    journal.close()
+    assert _reopened(path) == [*EVENTS[3:], {"event": "after"}]
+    assert [p.name for p in tmp_path.iterdir() if "writing" in p.name] == []
+
+
+def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    writer = textwrap.dedent(
+        f"""
+        from pathlib import Path
+        from runcast.scheduler.journal import Journal
+        journal = Journal(Path({str(path)!r}))
+        for n in range(10**6):
+            journal.append([{{"n": n}}])
+            print(n, flush=True)
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    acknowledged = -1
+    for line in process.stdout:
+        acknowledged = int(line)
+        if acknowledged >= 200:
+            process.kill()
+            break
+    acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
+    process.stdout.close()
+    process.wait()
+    kept = [event["n"] for event in _reopened(path)]
+    assert kept[: acknowledged + 1] == list(range(acknowledged + 1))
+    assert len(kept) <= acknowledged + 2
