@@ -2,15 +2,16 @@
 
 The names are Slurm's (the job states of its 23.11 to 24.11 manuals, "JOB STATE CODES" of sacct and squeue). Other schedulers'
 words are mapped to them by their adapters; only words that mean one thing everywhere stand here. A word nobody knows becomes
-OTHER and is counted, never an error: new Slurm versions add states.
+OTHER and is counted, never an error: new Slurm versions add states. pyarrow is loaded only by what works on columns: a scheduler
+host does not have it.
 """
 
 import json
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Role = Literal["event", "censored", "excluded"]
 
@@ -150,8 +151,11 @@ def canonical_state(text: str | Iterable[str] | None) -> str:
     return _of_cut(word)
 
 
-def canonical_states(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+def canonical_states(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":
     """Map a string column to canonical names; a null becomes OTHER. One look-up for each distinct text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     encoded = column.dictionary_encode()
     names = pa.array([canonical_state(text) for text in encoded.dictionary.to_pylist()] or [OTHER], pa.string())
