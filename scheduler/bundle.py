@@ -76,7 +76,7 @@ class Manifest:
             if getattr(self, name) not in allowed:
                 raise BundleDamaged(f"manifest: {name}: expected one of {', '.join(allowed)}, found {getattr(self, name)!r}")
         for name in ("data_cut", "created", "valid_until"):
-            _utc(name, getattr(self, name))
+            _refuse_no_moment(name, getattr(self, name))
         for file in self.files:
             if not _is_plain(file.path):
                 raise BundleDamaged(f"manifest: files: {file.path!r} is not a plain path below the bundle")
@@ -84,7 +84,7 @@ class Manifest:
     @property
     def name(self) -> str:
         """Name of the bundle's folder: when it was written and what model it holds."""
-        return f"{_utc('created', self.created):%Y%m%dT%H%M%SZ}-{self.model_version}"
+        return f"{moment_of(self.created):%Y%m%dT%H%M%SZ}-{self.model_version}"
 
     def to_json(self) -> str:
         """Return the manifest as it stands on disk: sorted keys, its own hash last added."""
@@ -97,6 +97,15 @@ def utc_text(moment: datetime) -> str:
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone")
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def moment_of(text: str) -> datetime:
+    """Return a time of a manifest as an aware moment in UTC."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def is_expired(manifest: Manifest, now: datetime) -> bool:
+    return now >= moment_of(manifest.valid_until)
 
 
 def read_manifest(bundle: Path) -> Manifest:
@@ -134,7 +143,7 @@ def check(bundle: Path, *, feature_version: str, now: datetime, cluster: str | N
             f"{bundle}: its features are {manifest.feature_version}, this program computes {feature_version}. "
             f"Install the runcast version that wrote it, or export again with this one."
         )
-    if now >= _utc("valid_until", manifest.valid_until):
+    if is_expired(manifest, now):
         raise BundleExpired(
             f"{bundle}: valid until {manifest.valid_until}, now {utc_text(now)}. "
             "See why the nights have not exported (`runcast status`)."
@@ -260,14 +269,13 @@ def _is_plain(path: str) -> bool:
     )
 
 
-def _utc(name: str, text: str) -> datetime:
+def _refuse_no_moment(name: str, text: str) -> None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BundleDamaged(f"manifest: {name}: {text!r} is not a time in ISO 8601") from None
     if moment.tzinfo is None:
         raise BundleDamaged(f"manifest: {name}: {text!r} has no time zone")
-    return moment.astimezone(UTC)
 
 
 def _sha256(path: Path) -> str:

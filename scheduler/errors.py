@@ -35,6 +35,10 @@ class JournalError(RuncastError):
     """Events could not be kept on disk; they were not acknowledged."""
 
 
+class ServeError(RuncastError):
+    """The service cannot begin: its address, token or socket."""
+
+
 class JobFieldError(RuncastError):
     """One field of a job or event cannot be used; `field` names it."""
 

@@ -42,6 +42,12 @@ def read_event(told: Mapping[str, Any], cluster: str, time_limit: str = "hard") 
     return kind, _READERS[kind](told, job)
 
 
+def event_time_us(told: Mapping[str, Any]) -> int:
+    """Return when an event that was read without error happened, in microseconds since 1970."""
+    name = {"submitted": "submit_time", "started": "start_time", "ended": "end_time"}[told["event"]]
+    return read_time_us(name, told[name])
+
+
 def _submitted(told: Mapping[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     for name in ("start_time", "end_time", "state"):
         if told.get(name) is not None:

@@ -27,19 +27,18 @@ class Journal:
         self._lock = _lock(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
         events, self.damaged_lines, self._size = _read(path.read_bytes())
+        self.count = len(events)
         os.ftruncate(self._file, self._size)
         os.lseek(self._file, self._size, os.SEEK_SET)
-        self._opened_with = events
         _flush_folder(path.parent)
 
     @property
     def size_bytes(self) -> int:
         return self._size
 
-    def take_events(self) -> list[Event]:
-        """Return what the journal held when it was opened, oldest first, and forget it."""
-        events, self._opened_with = self._opened_with, []
-        return events
+    def read(self) -> list[Event]:
+        """Return all events, oldest first."""
+        return _read(self.path.read_bytes())[0]
 
     def append(self, events: Sequence[Event]) -> None:
         """Write the events and flush them to disk together; after a JournalError none of them is kept."""
@@ -55,6 +54,7 @@ class Journal:
                 f"{self.path}: {len(events)} events could not be kept ({error.strerror}). Make room, or move the journal."
             ) from error
         self._size += len(data)
+        self.count += len(events)
 
     def keep(self, is_wanted: Callable[[Event], bool]) -> int:
         """Drop the events that are not wanted any more, in one step; return how many were dropped."""
@@ -76,7 +76,7 @@ class Journal:
         _flush_folder(self.path.parent)
         os.close(self._file)
         self._file = os.open(self.path, os.O_RDWR)
-        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        self._size, self.count = os.lseek(self._file, 0, os.SEEK_END), len(wanted)
         return len(events) - len(wanted)
 
     def close(self) -> None:

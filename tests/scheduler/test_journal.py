@@ -17,7 +17,7 @@ EVENTS = [{"event": "submitted", "job_id": str(n), "note": "ä\n\"x"} for n in r
 
 def _reopened(path: Path) -> list[dict[str, object]]:
     journal = Journal(path)
-    events = journal.take_events()
+    events = journal.read()
     journal.close()
     return events
 
@@ -55,7 +55,7 @@ def test_damaged_line_is_left_out_and_counted(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"job_id":"2"', b'"job_id":"9"'))
     journal = Journal(path)
     assert journal.damaged_lines == 1
-    assert journal.take_events() == [EVENTS[i] for i in (0, 1, 3, 4)]
+    assert journal.read() == [EVENTS[i] for i in (0, 1, 3, 4)]
     journal.close()
 
 

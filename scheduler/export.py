@@ -1,0 +1,151 @@
+"""The pipeline's side of the bundle: made from a model folder and the history as of a cut, checked, then made current.
+
+This module may use what a scheduler host does not have: it reads the lake and asks the registry which version serves. The check
+asks the written bundle about the latest jobs as if they were submitted again at the cut, and compares with the table face and the
+training side's scorer: equal, or the bundle is not made current.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from runcast.data.cluster import Cluster
+from runcast.data.columns import COLUMNS
+from runcast.features.catalog import COLUMNS_READ, feature_version
+from runcast.features.state import State
+from runcast.features.table import build
+from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, make_current, moment_of, utc_text, write_bundle
+from runcast.scheduler.errors import ParityError
+from runcast.scheduler.predictor import MODEL, STATE, Predictor, encoder_of
+from runcast.training.forecast import Forecast, Inputs, hard_limit_s
+from runcast.training.scoring import load_scorer
+
+PARITY_JOBS = 200  # of the latest; a difference in a feature's code shows on the first few
+_ANSWERS = ("p50_s", "p90_s", "point_s", "confidence", "source")
+_TOLD = frozenset({*COLUMNS_READ, *(c.name for c in COLUMNS if c.known_at == "submit")})
+
+
+def history(jobs: pa.Table, clock: str, time_zone: str, cut: datetime) -> State:
+    """Return the state that has been told of all `jobs`, as they stood at the cut."""
+    state = State(clock, time_zone)
+    for job in as_mappings(jobs.take(_by_submission(jobs))):
+        state.advance(job["submit_time"])  # what happened before it need not wait any longer
+        if job["end_time"] is not None:
+            state.update(job)
+        else:
+            state.submitted(job)
+            if job["start_time"] is not None:
+                state.started(job)
+    state.advance(_us(cut))
+    return state
+
+
+def pack(
+    root: Path,
+    *,
+    cluster: Cluster,
+    model: Path,
+    state: State,
+    model_version: str,
+    registered: str | None,
+    cut: datetime,
+    created: datetime,
+) -> Path:
+    """Write a bundle below `root` from a model folder and a state as of `cut`, and return its folder."""
+    scorer = load_scorer(model, feature_version())
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        cluster=cluster.name,
+        kind=scorer.kind,
+        model_version=model_version,
+        registered=registered,
+        feature_version=feature_version(),
+        data_cut=utc_text(cut),
+        created=utc_text(created),
+        valid_until=utc_text(created + timedelta(days=cluster.export.valid_days)),
+        clock=cluster.clock,
+        time_zone=cluster.time_zone,
+        time_limit=cluster.time_limit,
+        gpus_tracked=cluster.gpus_tracked,
+        files=(),
+    )
+    with tempfile.TemporaryDirectory(prefix="runcast-") as scratch:
+        content = Path(scratch) / "content"
+        shutil.copytree(model, content / MODEL)
+        state.save(content / STATE)
+        return write_bundle(root, content, manifest)
+
+
+def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) -> int:
+    """Compare the bundle with the training side on the latest jobs, submitted again at the cut; return how many.
+
+    Raises ParityError with the first job and answer that differ.
+    """
+    latest = jobs.take(_by_submission(jobs)[-PARITY_JOBS:])
+    if not latest.num_rows:
+        return 0
+    predictor = Predictor.load(bundle, may_be_expired=True)
+    again = _submitted_again(latest, moment_of(predictor.manifest.data_cut))
+    expected = training_side(jobs, again, model, cluster)
+    for at, job in enumerate(as_mappings(again)):
+        found = predictor.answer(job)
+        for name in _ANSWERS:
+            wanted = getattr(expected, name)[at]
+            if found[name] != wanted:
+                raise ParityError(
+                    f"{bundle}: {name} of a job like {latest['job_key'][at]} is {found[name]!r}, the training side says {wanted!r}. "
+                    f"The bundle was not made current; the one before serves. Report this with the cluster file and the night."
+                )
+    return again.num_rows
+
+
+def training_side(jobs: pa.Table, again: pa.Table, model: Path, cluster: Cluster) -> Forecast:
+    """Answer `again` by the table face over all jobs: jobs of one instant do not see each other."""
+    columns = list(COLUMNS_READ)
+    table = pa.concat_tables([jobs.select(columns), again.select(columns)]).to_pandas()
+    matrix = build(table, cluster.clock, cluster.time_zone).take(np.arange(jobs.num_rows, jobs.num_rows + again.num_rows))
+    scorer = load_scorer(model, feature_version())
+    encoder = encoder_of(scorer)
+    limits = hard_limit_s(matrix.column("time_limit_s"), matrix.column("is_limit_hard"))
+    if encoder is None:
+        return scorer.forecast(Inputs(matrix.names, matrix.values, limits))
+    return scorer.forecast(Inputs(encoder.columns, encoder.transform(matrix), limits))
+
+
+def _submitted_again(jobs: pa.Table, cut: datetime) -> pa.Table:
+    """Return the jobs as if they were submitted at the cut: nothing has become of them, and their keys are new."""
+    at = pa.scalar(cut, pa.timestamp("us", tz="UTC"))
+    values: Mapping[str, Any] = {
+        "job_key": pa.array([f"again:{key}" for key in jobs["job_key"].to_pylist()]),
+        "submit_time": pa.array([at.as_py()] * jobs.num_rows, at.type),
+        "state": pa.array(["PENDING"] * jobs.num_rows),
+        "label": pa.array(["excluded"] * jobs.num_rows),
+        **{name: pa.nulls(jobs.num_rows, jobs.schema.field(name).type) for name in ("start_time", "end_time", "runtime_s")},
+    }
+    for name, column in values.items():
+        jobs = jobs.set_column(jobs.schema.get_field_index(name), jobs.schema.field(name).with_nullable(True), column)
+    return jobs
+
+
+def as_mappings(jobs: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield each job as the state takes it: canonical names, null as None, times in microseconds."""
+    names = [name for name in jobs.column_names if name in _TOLD]
+    for batch in jobs.select(names).to_batches(max_chunksize=10_000):
+        columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
+        for values in zip(*(column.to_pylist() for column in columns), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+
+def _by_submission(jobs: pa.Table) -> NDArray[np.intp]:
+    return np.argsort(jobs["submit_time"].cast(pa.int64()).to_numpy(), kind="stable")
+
+
+def _us(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

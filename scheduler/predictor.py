@@ -1,0 +1,111 @@
+"""A forecast for one job, from a bundle: history, encoder and model in one process.
+
+    predictor = Predictor.load(Path("var/bundles/venus/current"))
+    predictor.predict({"submit_time": "2020-09-27T10:00:00+08:00", "user": "u17", "gpu_count": 8})
+
+Between two bundles `submitted`, `started` and `ended` keep the history current. Not safe for several threads at once.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runcast.features.catalog import NAMES, feature_version
+from runcast.features.encoder import Encoder
+from runcast.features.state import State
+from runcast.scheduler.bundle import Manifest, check, resolve
+from runcast.scheduler.errors import BundleMismatch
+from runcast.scheduler.events import read_event
+from runcast.scheduler.jobs import read_job
+from runcast.training.forecast import FLOOR_S
+from runcast.training.scoring import Scorer, load_scorer
+
+MODEL = "model"
+STATE = "state.npz"
+
+_NEAREST_N = NAMES.index("nearest_n")
+
+
+class Predictor:
+    """A bundle, loaded; `manifest` says what it is."""
+
+    def __init__(self, manifest: Manifest, scorer: Scorer, state: State) -> None:
+        encoder = encoder_of(scorer)
+        names = NAMES if encoder is None else encoder.columns
+        missing = [name for name in scorer.columns if name not in names]
+        if missing:
+            raise BundleMismatch(f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again.")
+        self.manifest = manifest
+        self._scorer, self._encoder, self._state = scorer, encoder, state
+        self._columns = np.array([names.index(name) for name in scorer.columns], np.intp)
+
+    @classmethod
+    def load(cls, folder: Path, *, now: datetime | None = None, may_be_expired: bool = False) -> "Predictor":
+        """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError.
+
+        `now` is the moment that valid_until is compared with, the clock's where it is not given.
+        """
+        bundle = resolve(folder)
+        moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
+        manifest = check(bundle, feature_version=feature_version(), now=moment)
+        scorer = load_scorer(bundle / MODEL, manifest.feature_version)
+        return cls(manifest, scorer, State.load(bundle / STATE))
+
+    def predict(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the forecast for a job about to be submitted; raises JobFieldError naming the field that is wrong.
+
+        p50_s orders, p90_s plans, point_s is the single value meant to be right; confidence is between 0 and 1. `source` says
+        what answered: the model's kind, a baseline, or training_median where nothing at all is known; `n_history` how many
+        ended runs of the nearest key stand behind it, up to 7.
+        """
+        return self.answer(read_job(told, self.manifest.time_limit))
+
+    def predict_many(self, told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [self.predict(job) for job in told]
+
+    def tell(self, told: Mapping[str, Any]) -> None:
+        """Take one event of a job into the history; raises JobFieldError naming the field that is wrong."""
+        kind, job = read_event(told, self.manifest.cluster, self.manifest.time_limit)
+        if kind == "submitted":
+            self._state.submitted(job)
+        elif kind == "started":
+            self._state.started(job)
+        else:
+            self._state.ended(job)
+
+    def submitted(self, told: Mapping[str, Any]) -> None:
+        """Tell that a job was submitted; see events.py for the fields."""
+        self.tell({**told, "event": "submitted"})
+
+    def started(self, told: Mapping[str, Any]) -> None:
+        """Tell that a job started."""
+        self.tell({**told, "event": "started"})
+
+    def ended(self, told: Mapping[str, Any]) -> None:
+        """Tell that a job ended, and how."""
+        self.tell({**told, "event": "ended"})
+
+    def answer(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the forecast for a job that has been read: canonical names, times in microseconds."""
+        values, categories = self._state.row(job)
+        row = values if self._encoder is None else self._encoder.row(values, categories)
+        limit_s = job["time_limit_s"] if job["time_limit_kind"] == "hard" and job["time_limit_s"] is not None else np.nan
+        found = self._scorer.predict(row[self._columns][np.newaxis], np.array([limit_s], np.float32).astype(np.float64))
+        return {
+            "p50_s": float(found.p50_s[0]),
+            "p90_s": float(found.p90_s[0]),
+            "point_s": float(found.point_s[0]),
+            "confidence": float(found.confidence[0]),
+            "source": str(found.source[0]),
+            "n_history": int(values[_NEAREST_N]),
+            "model_version": self.manifest.model_version,
+        }
+
+
+def encoder_of(scorer: Scorer) -> Encoder | None:
+    """Return the encoder that the model was trained with; None for a baseline, which reads plain features."""
+    return Encoder.from_json(json.dumps(scorer.card.encoder)) if scorer.card.encoder else None

@@ -1,0 +1,146 @@
+"""The predictor's answers are the training side's, for any job."""
+
+import json
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runcast.data.cluster import Cluster
+from runcast.data.schema import JOBS
+from runcast.features.catalog import NAMES
+from runcast.features.state import State
+from runcast.features.table import build
+from runcast.scheduler.errors import BundleExpired, JobFieldError, ParityError
+from runcast.scheduler.export import as_mappings, check_parity, training_side
+from runcast.scheduler.jobs import read_job
+from runcast.scheduler.predictor import Predictor
+
+MakeBundle = Callable[..., Path]
+KINDS = ("cart", "gbdt", "nearest_median")
+JOB = {"submit_time": "2026-04-01T00:00:00+02:00", "user": "u3", "job_name": "train_1_0.sh", "gpu_count": 4, "cpu_count": 32, "queue": "gpu"}
+ANSWERS = ("p50_s", "p90_s", "point_s", "confidence", "source")
+
+
+@pytest.fixture(scope="module")
+def predictors(make_bundle: MakeBundle, tmp_path_factory: pytest.TempPathFactory, now: datetime) -> dict[str, Predictor]:
+    root = tmp_path_factory.mktemp("bundles")
+    return {kind: Predictor.load(make_bundle(root, kind), now=now) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answer_has_every_field_and_is_plain_json(predictors: dict[str, Predictor], kind: str) -> None:
+    answer = predictors[kind].predict(JOB)
+    assert json.loads(json.dumps(answer)) == answer
+    assert 1 <= answer["p50_s"] <= answer["p90_s"]
+    assert 0 <= answer["confidence"] <= 1
+    assert (answer["source"], answer["model_version"]) == (kind, f"{kind}-2026-03-31-0123abcd")
+    assert answer["n_history"] == 7
+
+
+def test_unknown_job_is_answered_from_what_all_jobs_did(predictors: dict[str, Predictor]) -> None:
+    for predictor in predictors.values():
+        answer = predictor.predict({"submit_time": 1_775_000_000})
+        assert answer["n_history"] == 7
+        assert answer["p50_s"] >= 1
+
+
+def test_nothing_known_at_all_says_so(cluster: Cluster, make_bundle: MakeBundle, tmp_path: Path, now: datetime) -> None:
+    empty = State(cluster.clock, cluster.time_zone)
+    predictor = Predictor.load(make_bundle(tmp_path, "nearest_median", state=empty), now=now)
+    answer = predictor.predict(JOB)
+    assert (answer["source"], answer["n_history"]) == ("training_median", 0)
+
+
+def test_hard_limit_caps_and_an_advisory_one_does_not(predictors: dict[str, Predictor]) -> None:
+    for predictor in predictors.values():
+        capped = predictor.predict({**JOB, "time_limit_s": 5})
+        assert capped["p50_s"] <= capped["p90_s"] <= 5
+        assert predictor.predict({**JOB, "time_limit_s": 5, "time_limit_kind": "advisory"})["p90_s"] > 5
+
+
+def test_wrong_field_is_named(predictors: dict[str, Predictor]) -> None:
+    with pytest.raises(JobFieldError, match="gpu_count: expected a number"):
+        predictors["gbdt"].predict({**JOB, "gpu_count": "8"})
+
+
+def test_expired_bundle_is_not_loaded(make_bundle: MakeBundle, tmp_path: Path, now: datetime) -> None:
+    bundle = make_bundle(tmp_path)
+    with pytest.raises(BundleExpired):
+        Predictor.load(bundle, now=now + timedelta(days=7))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parity_with_the_training_side_on_the_latest_jobs(
+    kind: str, make_bundle: MakeBundle, models: dict[str, Path], jobs: pa.Table, cluster: Cluster, tmp_path: Path
+) -> None:
+    assert check_parity(make_bundle(tmp_path, kind), models[kind], jobs, cluster) == 200
+
+
+def test_bundle_with_another_history_fails_parity(
+    make_bundle: MakeBundle, models: dict[str, Path], jobs: pa.Table, cluster: Cluster, tmp_path: Path
+) -> None:
+    bundle = make_bundle(tmp_path, state=State(cluster.clock, cluster.time_zone))
+    with pytest.raises(ParityError, match="the training side says"):
+        check_parity(bundle, models["gbdt"], jobs, cluster)
+
+
+TEXTS = st.one_of(st.none(), st.sampled_from(["", "u3", "u4", "nobody", "gpu", "train_1_0.sh", "g1", "ü" * 50]), st.text(max_size=20))
+NUMBERS = st.one_of(st.none(), st.sampled_from([0, 1, 8, 0.25, 1e15, 3600, 86_400]), st.floats(0, 1e15))
+TOLD = st.fixed_dictionaries(
+    {"submit_time": st.integers(1_774_994_400, 1_780_000_000)},  # from the cut on
+    optional={
+        **dict.fromkeys(("user", "group", "account", "queue", "qos", "job_name", "work_dir", "array_id", "gpu_model", "framework"), TEXTS),
+        **dict.fromkeys(("gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s"), NUMBERS),
+        "priority": st.one_of(st.none(), st.floats(-1e15, 1e15)),
+        "array_task": st.one_of(st.none(), st.integers(0, 10**6)),
+    },
+)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(told=st.lists(TOLD, min_size=1, max_size=8))
+def test_any_job_is_answered_as_the_training_side_answers_it(
+    told: list[dict[str, Any]], predictors: dict[str, Predictor], models: dict[str, Path], jobs: pa.Table, cluster: Cluster
+) -> None:
+    """Asked of the table face: the same log with the asked jobs beside it, each at its own submission, none told of the others."""
+    for one in told:
+        asked = as_table([read_job(one)])
+        for kind in KINDS:
+            expected = training_side(jobs, asked, models[kind], cluster)
+            answer = predictors[kind].predict(one)
+            assert {name: answer[name] for name in ANSWERS} == {name: getattr(expected, name)[0] for name in ANSWERS}
+
+
+def as_table(asked: list[dict[str, Any]]) -> pa.Table:
+    """Return jobs that were read as rows of the canonical table, with nothing of what comes later."""
+    unknown = {name: None for name in JOBS.names}
+    rows = [{**unknown, **job, "job_key": f"asked:{at}", "state": "PENDING", "label": "excluded"} for at, job in enumerate(asked)]
+    columns = {field.name: pa.array([row[field.name] for row in rows], pa.int64()).cast(field.type) if field.name == "submit_time"
+               else pa.array([row[field.name] for row in rows], field.type) for field in JOBS}
+    return pa.table(columns)
+
+
+def test_log_told_event_by_event_gives_the_features_of_the_table(jobs: pa.Table, cluster: Cluster) -> None:
+    """A replay of the whole log through the state equals the table face, bit for bit, for every job at its submission."""
+    matrix = build(jobs.to_pandas(), cluster.clock, cluster.time_zone)
+    state = State(cluster.clock, cluster.time_zone)
+    places = [NAMES.index(name) for name in matrix.names]
+    told = list(as_mappings(jobs))
+    for job in told:
+        if job["end_time"] is not None:
+            state.update(job)
+        else:
+            state.submitted(job)
+            if job["start_time"] is not None:
+                state.started(job)
+    for at, job in enumerate(told):
+        values, _ = state.row(job)
+        np.testing.assert_array_equal(values[places], matrix.values[at], err_msg=job["job_key"])
