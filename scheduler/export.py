@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS
 from runcast.features.catalog import COLUMNS_READ, feature_version
+from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
 from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, make_current, moment_of, utc_text, write_bundle
@@ -93,7 +94,7 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
         return 0
     predictor = Predictor.load(bundle, may_be_expired=True)
     again = _submitted_again(latest, moment_of(predictor.manifest.data_cut))
-    expected = training_side(jobs, again, model, cluster)
+    expected = score(features_beside(jobs, again, cluster), model)
     for at, job in enumerate(as_mappings(again)):
         found = predictor.answer(job)
         for name in _ANSWERS:
@@ -106,11 +107,16 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
     return again.num_rows
 
 
-def training_side(jobs: pa.Table, again: pa.Table, model: Path, cluster: Cluster) -> Forecast:
-    """Answer `again` by the table face over all jobs: jobs of one instant do not see each other."""
+def features_beside(jobs: pa.Table, asked: pa.Table, cluster: Cluster) -> Matrix:
+    """Return the table face's features of `asked`, submitted at one instant into the log `jobs`: they do not see each other."""
     columns = list(COLUMNS_READ)
-    table = pa.concat_tables([jobs.select(columns), again.select(columns)]).to_pandas()
-    matrix = build(table, cluster.clock, cluster.time_zone).take(np.arange(jobs.num_rows, jobs.num_rows + again.num_rows))
+    table = pa.concat_tables([jobs.select(columns), asked.select(columns)]).to_pandas()
+    matrix = build(table, cluster.clock, cluster.time_zone)
+    return matrix.take(np.arange(jobs.num_rows, jobs.num_rows + asked.num_rows))
+
+
+def score(matrix: Matrix, model: Path) -> Forecast:
+    """Return the training side's answers for the jobs of a matrix."""
     scorer = load_scorer(model, feature_version())
     encoder = encoder_of(scorer)
     limits = hard_limit_s(matrix.column("time_limit_s"), matrix.column("is_limit_hard"))
@@ -130,7 +136,7 @@ def _submitted_again(jobs: pa.Table, cut: datetime) -> pa.Table:
         **{name: pa.nulls(jobs.num_rows, jobs.schema.field(name).type) for name in ("start_time", "end_time", "runtime_s")},
     }
     for name, column in values.items():
-        jobs = jobs.set_column(jobs.schema.get_field_index(name), jobs.schema.field(name).with_nullable(True), column)
+        jobs = jobs.set_column(jobs.schema.get_field_index(name), jobs.schema.field(name), column)
     return jobs
 
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,8 @@ async def _run(service: Service, listening: socket.socket) -> None:
         service, http="httptools", ws="none", loop="asyncio", lifespan="on", access_log=False, log_config=None,
         server_header=False, date_header=False, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=10,
     )  # fmt: skip
+    for stop in (signal.SIGTERM, signal.SIGINT):  # uvicorn stops at them, then raises them again: there is still a socket to remove
+        signal.signal(stop, lambda number, frame: None)
     await uvicorn.Server(config).serve(sockets=[listening])
 
 

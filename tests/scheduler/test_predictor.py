@@ -19,7 +19,7 @@ from runcast.features.catalog import NAMES
 from runcast.features.state import State
 from runcast.features.table import build
 from runcast.scheduler.errors import BundleExpired, JobFieldError, ParityError
-from runcast.scheduler.export import as_mappings, check_parity, training_side
+from runcast.scheduler.export import as_mappings, check_parity, features_beside, score
 from runcast.scheduler.jobs import read_job
 from runcast.scheduler.predictor import Predictor
 
@@ -42,13 +42,13 @@ def test_answer_has_every_field_and_is_plain_json(predictors: dict[str, Predicto
     assert 1 <= answer["p50_s"] <= answer["p90_s"]
     assert 0 <= answer["confidence"] <= 1
     assert (answer["source"], answer["model_version"]) == (kind, f"{kind}-2026-03-31-0123abcd")
-    assert answer["n_history"] == 7
+    assert 1 <= answer["n_history"] <= 7
 
 
 def test_unknown_job_is_answered_from_what_all_jobs_did(predictors: dict[str, Predictor]) -> None:
     for predictor in predictors.values():
         answer = predictor.predict({"submit_time": 1_775_000_000})
-        assert answer["n_history"] == 7
+        assert 1 <= answer["n_history"] <= 7
         assert answer["p50_s"] >= 1
 
 
@@ -95,7 +95,7 @@ def test_bundle_with_another_history_fails_parity(
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "u3", "u4", "nobody", "gpu", "train_1_0.sh", "g1", "ü" * 50]), st.text(max_size=20))
 NUMBERS = st.one_of(st.none(), st.sampled_from([0, 1, 8, 0.25, 1e15, 3600, 86_400]), st.floats(0, 1e15))
 TOLD = st.fixed_dictionaries(
-    {"submit_time": st.integers(1_774_994_400, 1_780_000_000)},  # from the cut on
+    {},
     optional={
         **dict.fromkeys(("user", "group", "account", "queue", "qos", "job_name", "work_dir", "array_id", "gpu_model", "framework"), TEXTS),
         **dict.fromkeys(("gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s"), NUMBERS),
@@ -105,27 +105,32 @@ TOLD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(told=st.lists(TOLD, min_size=1, max_size=8))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(submit_s=st.integers(1_774_994_400, 1_780_000_000), told=st.lists(TOLD, min_size=1, max_size=12))
 def test_any_job_is_answered_as_the_training_side_answers_it(
-    told: list[dict[str, Any]], predictors: dict[str, Predictor], models: dict[str, Path], jobs: pa.Table, cluster: Cluster
+    submit_s: int,
+    told: list[dict[str, Any]],
+    predictors: dict[str, Predictor],
+    models: dict[str, Path],
+    jobs: pa.Table,
+    cluster: Cluster,
 ) -> None:
-    """Asked of the table face: the same log with the asked jobs beside it, each at its own submission, none told of the others."""
-    for one in told:
-        asked = as_table([read_job(one)])
-        for kind in KINDS:
-            expected = training_side(jobs, asked, models[kind], cluster)
+    """At any moment from the cut on, with nulls, unseen users and extreme values: the same numbers as through the table face."""
+    asked = [{**one, "submit_time": submit_s} for one in told]
+    matrix = features_beside(jobs, as_table([read_job(one) for one in asked]), cluster)
+    for kind in KINDS:
+        expected = score(matrix, models[kind])
+        for at, one in enumerate(asked):
             answer = predictors[kind].predict(one)
-            assert {name: answer[name] for name in ANSWERS} == {name: getattr(expected, name)[0] for name in ANSWERS}
+            assert {name: answer[name] for name in ANSWERS} == {name: getattr(expected, name)[at] for name in ANSWERS}
 
 
 def as_table(asked: list[dict[str, Any]]) -> pa.Table:
     """Return jobs that were read as rows of the canonical table, with nothing of what comes later."""
-    unknown = {name: None for name in JOBS.names}
-    rows = [{**unknown, **job, "job_key": f"asked:{at}", "state": "PENDING", "label": "excluded"} for at, job in enumerate(asked)]
-    columns = {field.name: pa.array([row[field.name] for row in rows], pa.int64()).cast(field.type) if field.name == "submit_time"
-               else pa.array([row[field.name] for row in rows], field.type) for field in JOBS}
-    return pa.table(columns)
+    later = {"state": "PENDING", "label": "excluded", "attempts": 0, "cluster": "demo", "source": "", "flags": []}
+    rows = [{**dict.fromkeys(JOBS.names), **job, "job_key": f"asked:{at}", "job_id": str(at), **later} for at, job in enumerate(asked)]
+    times = {"submit_time": pa.array([row["submit_time"] for row in rows]).cast(JOBS.field("submit_time").type)}
+    return pa.table({f.name: times.get(f.name, pa.array([row[f.name] for row in rows if f.name not in times], f.type)) for f in JOBS}, schema=JOBS)
 
 
 def test_log_told_event_by_event_gives_the_features_of_the_table(jobs: pa.Table, cluster: Cluster) -> None:

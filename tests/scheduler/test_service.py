@@ -1,0 +1,367 @@
+"""The service over its real socket: answers, refusals, events that outlive kill -9 and a full disk, bundles that change under load."""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Any
+
+import pytest
+
+from runcast.scheduler.bundle import make_current
+from runcast.scheduler.predictor import Predictor
+
+MakeBundle = Callable[..., Path]
+JOB = {"submit_time": "2026-04-01T00:00:00+02:00", "user": "u3", "job_name": "train_1_0.sh", "gpu_count": 4, "cpu_count": 32, "queue": "gpu"}
+DAY_S = 86_400
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=20)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket(AF_UNIX, SOCK_STREAM)
+        self.sock.settimeout(20)
+        self.sock.connect(str(self._path))
+
+
+class Running:
+    """A service in a process of its own."""
+
+    def __init__(self, folder: Path, *options: str, limit_file_bytes: int | None = None) -> None:
+        self.socket, self.bundles = folder / "s", folder / "bundles"
+        where = () if "--port" in options else ("--socket", str(self.socket))
+        command = [sys.executable, "-m", "runcast.scheduler.serve", "--bundle", str(self.bundles), *where, *options]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        limit = None if limit_file_bytes is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_file_bytes, resource.RLIM_INFINITY))
+        self.log = (folder / "log").open("ab")
+        self.process = subprocess.Popen(command, env=environment, stderr=self.log, stdout=self.log, preexec_fn=limit)  # noqa: PLW1509
+        deadline = time.monotonic() + 30
+        while where and time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                self.get("/healthz")
+                return
+            time.sleep(0.05)
+
+    def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        connection = UnixConnection(self.socket)
+        try:
+            with contextlib.suppress(BrokenPipeError):  # refused before all of the body was sent
+                connection.request(method, path, body, headers or {})
+            reply = connection.getresponse()
+            content = reply.read()
+            is_json = reply.headers.get("content-type") == "application/json"
+            return reply.status, json.loads(content) if is_json and content else content.decode()
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        return self.request("GET", path)
+
+    def post(self, path: str, content: Any) -> tuple[int, Any]:
+        return self.request("POST", path, json.dumps(content).encode())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(20)
+        self.log.close()
+
+
+@pytest.fixture
+def write(tmp_path: Path, make_bundle: MakeBundle) -> Callable[..., Path]:
+    """Write a bundle that is valid now and make it current."""
+
+    def run(kind: str = "gbdt", **changed: Any) -> Path:
+        created = changed.pop("created", datetime.now(UTC))
+        bundle = make_bundle(tmp_path / "bundles", kind, created=created, **changed)
+        make_current(tmp_path / "bundles", bundle.name)
+        return bundle
+
+    return run
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def run(*options: str, **changed: Any) -> Running:
+        started.append(Running(tmp_path, *options, **changed))
+        return started[-1]
+
+    yield run
+    for service in started:
+        service.close()
+
+
+def test_answers_are_the_predictors(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    bundle = write()
+    service, predictor = serve(), Predictor.load(bundle)
+    assert service.post("/v1/predict", JOB) == (200, predictor.predict(JOB))
+    others = [{**JOB, "user": f"u{n}", "time_limit_s": 60 * n} for n in range(40)]
+    assert service.post("/v1/predict", others) == (200, [predictor.predict(job) for job in others])
+    assert service.post("/v1/predict", []) == (200, [])
+
+
+def test_describes_itself(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write()
+    service = serve()
+    service.post("/v1/predict", JOB)
+    status, health = service.get("/healthz")
+    assert (status, health["status"], health["cluster"], health["model_version"]) == (200, "ok", "demo", "gbdt-2026-03-31-0123abcd")
+    status, document = service.get("/openapi.json")
+    assert set(document["paths"]) == {"/v1/predict", "/v1/events", "/healthz", "/metrics"}
+    assert document["components"]["schemas"]["Job"]["properties"]["gpu_count"]["type"] == ["number", "null"]
+    assert "gpu_count" in service.get("/")[1]
+    metrics = service.get("/metrics")[1]
+    assert 'runcast_requests_total{route="/v1/predict",status="200"} 1\n' in metrics
+    assert 'runcast_forecasts_total{source="gbdt"} 1\n' in metrics
+    assert "runcast_serving 1\n" in metrics
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "field"),
+    [
+        ("GET", "/v1/predict", b"", 405, None),
+        ("POST", "/healthz", b"{}", 405, None),
+        ("POST", "/v2/predict", b"{}", 404, None),
+        ("POST", "/v1/predict", b"", 400, None),
+        ("POST", "/v1/predict", b"{", 400, None),
+        ("POST", "/v1/predict", b"\xff\xfe", 400, None),
+        ("POST", "/v1/predict", b"[" * 100_000, 400, None),
+        ("POST", "/v1/predict", b'{"submit_time": NaN}', 400, None),
+        ("POST", "/v1/predict", b'{"submit_time": ' + b"9" * 5000 + b"}", 400, None),
+        ("POST", "/v1/predict", b'"job"', 422, "job"),
+        ("POST", "/v1/predict", b"[3]", 422, "[0].job"),
+        ("POST", "/v1/predict", b"{}", 422, "submit_time"),
+        ("POST", "/v1/predict", b'{"submit_time": 1, "gpu_count": "8"}', 422, "gpu_count"),
+        ("POST", "/v1/predict", b'{"submit_time": 1, "gpu_count": 1e999}', 422, "gpu_count"),
+        ("POST", "/v1/predict", b'[{"submit_time": 1}, {"submit_time": 1, "gpus": 8}]', 422, "[1].gpus"),
+        ("POST", "/v1/predict", b'{"submit_time": 1, "end_time": 5}', 422, "end_time"),
+        ("POST", "/v1/predict", b" " * 1_048_577, 413, None),
+        ("POST", "/v1/predict", b"[" + b",".join([b"{}"] * 1001) + b"]", 413, None),
+        ("POST", "/v1/events", b'{"event": "ended", "job_id": "1", "submit_time": 1, "end_time": 2}', 422, "state"),
+        ("POST", "/v1/events", b'[{"event": "submitted", "job_id": "1", "submit_time": 1}, {"event": "x"}]', 422, "[1].event"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_by_name(
+    one_service: Running, method: str, path: str, body: bytes, status: int, field: str | None
+) -> None:
+    found, content = one_service.request(method, path, body)
+    assert (found, content["error"].get("field")) == (status, field)
+    assert one_service.post("/v1/predict", JOB)[0] == 200
+
+
+@pytest.fixture(scope="module")
+def one_service(tmp_path_factory: pytest.TempPathFactory, make_bundle: MakeBundle) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("service")
+    make_current(folder / "bundles", make_bundle(folder / "bundles", created=datetime.now(UTC)).name)
+    service = Running(folder)
+    yield service
+    service.close()
+
+
+def _events(number: int, submit_s: float, runtime_s: float = 1000.0) -> list[dict[str, Any]]:
+    """A job of a user nobody knows, from its submission to its end."""
+    job = {"job_id": str(number), "submit_time": submit_s}
+    about = {"user": "newcomer", "job_name": "new.sh", "gpu_count": 2, "cpu_count": 16, "queue": "gpu"}
+    end = {"start_time": submit_s + 1, "end_time": submit_s + 1 + runtime_s, "state": "COMPLETED"}
+    return [{"event": "submitted", **job, **about}, {"event": "started", **job, "start_time": submit_s + 1}, {"event": "ended", **job, **end}]
+
+
+CUT_S = 1_774_994_400.0
+NEWCOMER = {"submit_time": CUT_S + 5 * DAY_S, "user": "newcomer", "job_name": "new.sh", "gpu_count": 2, "cpu_count": 16, "queue": "gpu"}
+
+
+def test_events_keep_the_history_current(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write("nearest_median")
+    service = serve()
+    assert service.post("/v1/predict", NEWCOMER)[1]["p50_s"] != 1000
+    for number in range(3):
+        assert service.post("/v1/events", _events(number, CUT_S + 10_000 * number)) == (200, {"accepted": 3})
+    answer = service.post("/v1/predict", NEWCOMER)[1]
+    assert (answer["p50_s"], answer["n_history"]) == (1000, 3)
+    assert service.post("/v1/events", _events(9, CUT_S)[0]) == (200, {"accepted": 1})
+
+
+def test_kill_9_loses_no_acknowledged_event(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write("nearest_median")
+    service = serve()
+    for number in range(3):
+        service.post("/v1/events", _events(number, CUT_S + 10_000 * number))
+    before = service.post("/v1/predict", NEWCOMER)
+    service.kill()
+    assert serve().post("/v1/predict", NEWCOMER) == before
+
+
+def test_full_disk_refuses_events_and_still_forecasts(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write("nearest_median")
+    service = serve(limit_file_bytes=1500)
+    told = [service.post("/v1/events", _events(number, CUT_S + 10_000 * number)) for number in range(6)]
+    kept = sum(status == 200 for status, _ in told)
+    assert 0 < kept < 6
+    assert {status for status, _ in told} == {200, 507}
+    assert "could not be kept" in told[-1][1]["error"]["message"]
+    answer = service.post("/v1/predict", NEWCOMER)
+    assert (answer[0], answer[1]["n_history"]) == (200, kept), "what was refused is not in the history"
+    service.kill()
+    assert serve().post("/v1/predict", NEWCOMER) == answer
+
+
+def test_without_a_bundle_it_waits_for_one(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    (tmp_path / "bundles").mkdir()
+    service = serve()
+    assert service.post("/v1/predict", JOB)[0] == 503
+    assert "no bundle here" in service.get("/healthz")[1]["problem"]
+    assert service.post("/v1/events", _events(1, CUT_S))[0] == 503
+    write()
+    _until(lambda: service.post("/v1/predict", JOB)[0] == 200)
+
+
+def test_expired_bundle_is_not_served(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write(created=datetime(2026, 4, 1, tzinfo=UTC))
+    service = serve()
+    status, content = service.post("/v1/predict", JOB)
+    assert status == 503
+    assert "valid until 2026-04-08T00:00:00Z" in content["error"]["message"]
+
+
+def test_broken_bundle_leaves_the_old_one_serving(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    old = write()
+    service = serve()
+    broken = write("cart", model_version="broken")
+    (broken / "model" / "model.json").write_text("{}")
+    (tmp_path / "bundles" / "current").unlink()
+    (tmp_path / "bundles" / "current").symlink_to(broken.name)
+    _until(lambda: "problem" in service.get("/healthz")[1])
+    assert "broken" in service.get("/healthz")[1]["problem"]
+    assert service.post("/v1/predict", JOB) == (200, Predictor.load(old).predict(JOB))
+
+
+def test_new_bundle_takes_over_without_a_dropped_request(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    """While clients ask without pause, bundles change; every request is answered, and the events told meanwhile are known."""
+    write("nearest_median", model_version="first")
+    service = serve()
+
+    async def ask(seen: list[str], stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_unix_connection(str(service.socket))
+        body = json.dumps(NEWCOMER).encode()
+        while not stop.is_set():
+            writer.write(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = int(next(line for line in head.split("\r\n") if line.startswith("content-length")).split(":")[1])
+            answer = json.loads(await reader.readexactly(length))
+            assert head.startswith("HTTP/1.1 200"), answer
+            seen.append(answer["model_version"])
+        writer.close()
+
+    async def scenario() -> list[str]:
+        seen: list[str] = []
+        stop = asyncio.Event()
+        asking = [asyncio.create_task(ask(seen, stop)) for _ in range(4)]
+        for turn, name in enumerate(("second", "third", "fourth")):
+            await asyncio.to_thread(service.post, "/v1/events", _events(turn, CUT_S + 10_000 * turn))
+            await asyncio.to_thread(write, "nearest_median", model_version=name)
+            for _ in range(200):
+                await asyncio.sleep(0.05)
+                if seen and seen[-1] == name:
+                    break
+        stop.set()
+        await asyncio.gather(*asking)
+        return seen
+
+    seen = asyncio.run(scenario())
+    assert list(dict.fromkeys(seen)) == ["first", "second", "third", "fourth"]
+    assert service.post("/v1/predict", NEWCOMER)[1]["n_history"] == 3
+
+
+def test_events_that_the_new_bundle_holds_are_forgotten(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write("nearest_median", model_version="first")
+    service = serve()
+    service.post("/v1/events", [*_events(1, CUT_S), *_events(2, CUT_S + 3 * DAY_S)])
+    assert service.get("/healthz")[1]["journal_events"] == 6
+    write("nearest_median", model_version="second", cut=datetime.fromtimestamp(CUT_S + DAY_S, UTC))
+    _until(lambda: service.get("/healthz")[1]["model_version"] == "second")
+    _until(lambda: service.get("/healthz")[1]["journal_events"] == 3)
+
+
+def test_socket_has_its_permissions_and_goes_with_the_service(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write()
+    service = serve("--socket-mode", "600")
+    assert service.socket.stat().st_mode & 0o777 == 0o600
+    service.close()
+    assert not service.socket.exists()
+
+
+def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write()
+    serve().kill()
+    service = serve()
+    assert service.post("/v1/predict", JOB)[0] == 200
+    second = serve("--journal", str(tmp_path / "other.journal"))
+    assert second.process.wait(20) == 1
+    assert "another service answers there" in (tmp_path / "log").read_text()
+    assert service.post("/v1/predict", JOB)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--port", "0", "--host", "0.0.0.0"), "give --token-file"),
+        (("--port", "0", "--token-file", "{folder}/short"), "has 5 characters"),
+        (("--port", "0", "--token-file", "{folder}/open"), "others may read"),
+        (("--port", "0", "--token-file", "{folder}/none"), "cannot be read"),
+    ],
+)
+def test_unsafe_beginning_is_refused(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running], options: tuple[str, ...], why: str
+) -> None:
+    write()
+    for name, token, mode in (("short", "abcde", 0o600), ("open", "a" * 32, 0o644)):
+        (tmp_path / name).write_text(token)
+        (tmp_path / name).chmod(mode)
+    service = serve(*(option.format(folder=tmp_path) for option in options))
+    assert service.process.wait(20) == 1
+    assert why in (tmp_path / "log").read_text()
+
+
+def test_port_with_a_token_answers_only_those_who_carry_it(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write()
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    (tmp_path / "token").chmod(0o600)
+    serve("--port", "0", "--token-file", str(tmp_path / "token"))
+    _until(lambda: "listening on" in (tmp_path / "log").read_text())
+    port = int((tmp_path / "log").read_text().split(" port ")[1].split()[0])
+    for headers, expected in (({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Bearer 0123456789abcdef"}, 200)):
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", "/v1/predict", json.dumps(JOB), headers)
+        reply = connection.getresponse()
+        reply.read()
+        assert reply.status == expected
+        connection.close()
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("did not happen in time")
+        time.sleep(0.05)
