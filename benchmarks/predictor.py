@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from runcast.data.cluster import Cluster
@@ -59,7 +58,7 @@ def report(name: str, items: Iterable[Any], call: Callable[[Any], Any]) -> None:
         call(item)
         took.append(time.perf_counter_ns() - began)
     p50, p90, p99, p999 = np.percentile(np.array(took) / 1000, [50, 90, 99, 99.9])
-    print(f"{name:24} p50 {p50:7.1f}  p90 {p90:7.1f}  p99 {p99:7.1f}  p99.9 {p999:7.1f} µs  n {len(took)}")  # noqa: T201
+    print(f"{name:24} p50 {p50:7.1f}  p90 {p90:7.1f}  p99 {p99:7.1f}  p99.9 {p999:7.1f} µs  n {len(took)}")
 
 
 def write(jobs: pa.Table, folder: Path, kind: str) -> Path:
@@ -69,7 +68,14 @@ def write(jobs: pa.Table, folder: Path, kind: str) -> Path:
     save_scorer(Scorer(fit.fitted[kind].rule, card), folder / "model")
     state = history(jobs, CLUSTER.clock, CLUSTER.time_zone, CUT)
     return pack(
-        folder, cluster=CLUSTER, model=folder / "model", state=state, model_version=f"{kind}-bench", registered=None, cut=CUT, created=CUT
+        folder,
+        cluster=CLUSTER,
+        model=folder / "model",
+        state=state,
+        model_version=f"{kind}-bench",
+        registered=None,
+        cut=CUT,
+        created=CUT,
     )
 
 
@@ -87,7 +93,9 @@ def made_up(count: int, users: int = 200) -> pa.Table:
     begin = round(CUT.timestamp() * 1e6) - 60 * 86_400 * 10**6
     submit = begin + np.sort(draw.integers(0, 58 * 86_400 * 10**6, count))
     start = submit + draw.integers(0, 7200 * 10**6, count)
-    end = np.minimum(start + (habit_s * np.exp(draw.normal(0, 0.4, count)) * 1e6).astype(np.int64) + 10**6, round(CUT.timestamp() * 1e6) - 1)
+    end = np.minimum(
+        start + (habit_s * np.exp(draw.normal(0, 0.4, count)) * 1e6).astype(np.int64) + 10**6, round(CUT.timestamp() * 1e6) - 1
+    )
     gpus = 2.0 ** draw.integers(0, 4, count)
     state = draw.choice(["COMPLETED", "FAILED", "CANCELLED"], count, p=[0.8, 0.12, 0.08])
     moments = {"submit_time": submit, "start_time": start, "end_time": end}

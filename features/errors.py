@@ -11,6 +11,10 @@ class MissingColumns(RuncastError):
     """A table of jobs lacks canonical columns that the features read."""
 
 
+class FeaturesStale(RuncastError):
+    """The lake's features are of another day or another feature version than asked for."""
+
+
 class StateError(RuncastError):
     """A stored feature state is damaged, of another version, or was asked what it cannot answer."""
 

@@ -48,9 +48,14 @@ class Ended:
         return np.asarray(self.label == "event")
 
     @property
+    def is_over(self) -> NDArray[np.bool_]:
+        """Whether the job is known to have ended."""
+        return np.asarray(self.end_us != OPEN_US)
+
+    @property
     def has_runtime(self) -> NDArray[np.bool_]:
         """Whether the job is a row to train on or to judge by: it ended and ran for longer than 0 s."""
-        return np.asarray((self.end_us != OPEN_US) & (self.runtime_s > 0))
+        return np.asarray(self.is_over & (self.runtime_s > 0))
 
 
 @dataclass(frozen=True)

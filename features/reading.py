@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from runcast.data.states import OPEN_STATES, OTHER
 from runcast.features.catalog import CATEGORIES, COLUMNS_READ
 from runcast.features.errors import MissingColumns
 from runcast.features.history import Floats, outcome_codes
@@ -15,6 +16,8 @@ from runcast.features.sweep import Jobs
 from runcast.features.timeline import Ints
 
 Keys = NDArray[np.uint64]
+
+_OPEN = sorted(OPEN_STATES)
 
 
 def check_columns(jobs: pd.DataFrame) -> None:
@@ -47,10 +50,18 @@ class Log:
 
 
 def read_log(jobs: pd.DataFrame) -> Log:
+    """Return the jobs as arrays.
+
+    An end beside a state that is not an end is a forecast and is not read. A job that is over though nobody says since when (SWF
+    has such: cancelled before they started) counts as over from its submission.
+    """
     submit = _microseconds(jobs["submit_time"])
     numbers = {name: read_numbers(jobs, name) for name in ("gpu_count", "cpu_count", "node_count", "time_limit_s")}
     start, end = _microseconds(jobs["start_time"]), _microseconds(jobs["end_time"])
     label, state = jobs["label"].to_numpy(object), jobs["state"].to_numpy(object)
+    end = np.where(jobs["state"].isin(_OPEN).to_numpy(bool), OPEN_US, end)
+    is_over = ~jobs["state"].isin([*_OPEN, OTHER]).to_numpy(bool)
+    end = np.where(is_over & (end == OPEN_US), submit, end)
     return Log(submit, start, end, read_numbers(jobs, "runtime_s"), label, state, **numbers)
 
 

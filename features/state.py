@@ -132,11 +132,11 @@ class State:
         self._tell(start, _STARTED, 0.0, 0, job, start)
 
     def ended(self, job: Job) -> None:
-        """Tell that a job ended; needs end_time, state, label, and start_time and runtime_s if it ran."""
+        """Tell that a job ended; needs state, label, end_time (null: over from its submission), and start_time, runtime_s if it ran."""
         start, runtime = job.get("start_time"), job.get("runtime_s")
         usable = runtime is not None and runtime > 0
         outcome = outcome_code(job.get("label"), job.get("state")) if usable else 0
-        end = max(job["end_time"], job["submit_time"])
+        end = max(job["end_time"] or 0, job["submit_time"])
         self._tell(end, _ENDED, float(np.float32(runtime)) if usable else 0.0, outcome, job, start)
 
     def update(self, job: Job) -> None:

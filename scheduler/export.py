@@ -22,7 +22,7 @@ from runcast.features.catalog import COLUMNS_READ, feature_version
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
-from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, make_current, moment_of, utc_text, write_bundle
+from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, moment_of, utc_text, write_bundle
 from runcast.scheduler.errors import ParityError
 from runcast.scheduler.predictor import MODEL, STATE, Predictor, encoder_of
 from runcast.training.forecast import Forecast, Inputs, hard_limit_s
@@ -104,7 +104,7 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
                     f"{bundle}: {name} of a job like {latest['job_key'][at]} is {found[name]!r}, the training side says {wanted!r}. "
                     f"The bundle was not made current; the one before serves. Report this with the cluster file and the night."
                 )
-    return again.num_rows
+    return len(again)
 
 
 def features_beside(jobs: pa.Table, asked: pa.Table, cluster: Cluster) -> Matrix:

@@ -57,7 +57,11 @@ def exposition(metrics: Sequence[Counter | Histogram], gauges: Mapping[str, tupl
     for metric in metrics:
         lines += [f"# HELP {metric.name} {metric.meaning}", f"# TYPE {metric.name} {metric.kind}", *metric.lines()]
     for name, (meaning, values) in gauges.items():
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *(_line(name, labels, value) for labels, value in values.items())]
+        lines += [
+            f"# HELP {name} {meaning}",
+            f"# TYPE {name} gauge",
+            *(_line(name, labels, value) for labels, value in values.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -29,7 +29,9 @@ def document(version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Runcast", "version": version, "description": "How long jobs will run, asked at their submission."},
         "paths": {
-            "/v1/predict": {"post": _post("Forecast one job, or a list of jobs in their order.", "Job", _one_or_many("Forecast"))},
+            "/v1/predict": {
+                "post": _post("Forecast one job, or a list of jobs in their order.", "Job", _one_or_many("Forecast"))
+            },
             "/v1/events": {"post": _post("Tell what happened to jobs; answered once it is kept on disk.", "Event", _accepted())},
             "/healthz": {"get": _get("Whether forecasts are served, and from which bundle.", "application/json", also=("503",))},
             "/metrics": {"get": _get("Counts in Prometheus' text format.", "text/plain")},
@@ -57,7 +59,8 @@ text-align:left;vertical-align:top}}pre{{background:#f4f4f4;padding:1rem;overflo
 <table><tr><th>field</th><th>type</th><th>unit</th><th>meaning</th></tr>{fields}</table>
 <p>The answer, for each job:</p><table><tr><th>field</th><th>type</th><th>meaning</th></tr>{answers}</table>
 <h2>POST /v1/events</h2><p>One event or a list: <code>event</code> is {", ".join(KINDS)}; <code>job_id</code> and
-<code>submit_time</code> say which job, <code>start_time</code>, <code>end_time</code> and <code>state</code> what happened. Answered once kept on disk.</p>
+<code>submit_time</code> say which job, <code>start_time</code>, <code>end_time</code> and
+<code>state</code> what happened. Answered once kept on disk.</p>
 <h2>Errors</h2><p>400 not JSON, 404, 405, 413 too large, 422 a field is wrong and is named, 503 no bundle that may be served, 507 the
 disk does not take events. A scheduler treats any of them, and no answer in time, as: no forecast.</p></html>
 """
@@ -93,7 +96,11 @@ def _forecast() -> dict[str, Any]:
 
 
 def _error() -> dict[str, Any]:
-    error = {"type": "object", "properties": {"message": {"type": "string"}, "field": {"type": "string"}}, "required": ["message"]}
+    error = {
+        "type": "object",
+        "properties": {"message": {"type": "string"}, "field": {"type": "string"}},
+        "required": ["message"],
+    }
     return {"type": "object", "properties": {"error": error}, "required": ["error"]}
 
 
@@ -107,7 +114,10 @@ def _accepted() -> dict[str, Any]:
 
 
 def _post(summary: str, takes: str, gives: dict[str, Any]) -> dict[str, Any]:
-    error = {"description": "Refused; see the error.", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    error = {
+        "description": "Refused; see the error.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": _one_or_many(takes)}}},

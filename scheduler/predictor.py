@@ -21,7 +21,6 @@ from runcast.scheduler.bundle import Manifest, check, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import read_event
 from runcast.scheduler.jobs import read_job
-from runcast.training.forecast import FLOOR_S
 from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
@@ -38,7 +37,9 @@ class Predictor:
         names = NAMES if encoder is None else encoder.columns
         missing = [name for name in scorer.columns if name not in names]
         if missing:
-            raise BundleMismatch(f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again.")
+            raise BundleMismatch(
+                f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again."
+            )
         self.manifest = manifest
         self._scorer, self._encoder, self._state = scorer, encoder, state
         self._columns = np.array([names.index(name) for name in scorer.columns], np.intp)

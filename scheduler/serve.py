@@ -1,6 +1,6 @@
 """Start the service: a Unix socket, or a port of this machine; another address only with a token.
 
-    python -m runcast.scheduler.serve --bundle var/bundles/venus --socket /run/runcast/venus.sock
+python -m runcast.scheduler.serve --bundle var/bundles/venus --socket /run/runcast/venus.sock
 """
 
 import argparse
@@ -45,11 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the options of the command line."""
     found = argparse.ArgumentParser(prog="runcast serve", description="Answer a scheduler's questions from a bundle.")
-    found.add_argument("--bundle", type=Path, required=True, help="the cluster's bundles (the folder with `current`), or one bundle")
+    found.add_argument(
+        "--bundle", type=Path, required=True, help="the cluster's bundles (the folder with `current`), or one bundle"
+    )
     where = found.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket", type=Path, help="Unix socket to answer on")
     where.add_argument("--port", type=int, help="port of the loopback address to answer on")
-    found.add_argument("--socket-mode", type=lambda text: int(text, 8), default=0o660, help="permissions of the socket (default: 660)")
+    found.add_argument(
+        "--socket-mode", type=lambda text: int(text, 8), default=0o660, help="permissions of the socket (default: 660)"
+    )
     found.add_argument("--host", default="127.0.0.1", help="with --port: another address than loopback needs --token-file")
     found.add_argument("--token-file", type=Path, help="requests must carry the token in this file")
     found.add_argument("--journal", type=Path, help="where events are kept (default: events.journal beside the bundles)")
@@ -97,7 +101,10 @@ async def _run(service: Service, listening: socket.socket) -> None:
         service, http="httptools", ws="none", loop="asyncio", lifespan="on", access_log=False, log_config=None,
         server_header=False, date_header=False, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=10,
     )  # fmt: skip
-    for stop in (signal.SIGTERM, signal.SIGINT):  # uvicorn stops at them, then raises them again: there is still a socket to remove
+    for stop in (
+        signal.SIGTERM,
+        signal.SIGINT,
+    ):  # uvicorn stops at them, then raises them again: there is still a socket to remove
         signal.signal(stop, lambda number, frame: None)
     await uvicorn.Server(config).serve(sockets=[listening])
 

@@ -54,10 +54,12 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Refusal(Exception):  # noqa: N818  it is an answer, not an error
+class Refusal(Exception):
     """A request that is answered with an error."""
 
-    def __init__(self, status: int, message: str, field: str | None = None, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self, status: int, message: str, field: str | None = None, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
         super().__init__(message)
         error = {"message": message} if field is None else {"message": message, "field": field}
         self.reply = Reply(status, _dump({"error": error}), headers=headers)
@@ -234,7 +236,9 @@ class Service:
 
     def _problem_now(self) -> str:
         if self._predictor is not None and is_expired(self._predictor.manifest, self._clock()):
-            return f"the bundle expired at {self._predictor.manifest.valid_until}" + (f"; {self._problem}" if self._problem else "")
+            return f"the bundle expired at {self._predictor.manifest.valid_until}" + (
+                f"; {self._problem}" if self._problem else ""
+            )
         return self._problem
 
     # events
@@ -332,7 +336,7 @@ def _cut_us(predictor: Predictor) -> int:
 
 
 async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, function, *arguments))
+    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, function, *arguments))  # a kept event stays kept
 
 
 async def _read_body(scope: Mapping[str, Any], receive: Receive) -> bytes:
@@ -344,7 +348,7 @@ async def _read_body(scope: Mapping[str, Any], receive: Receive) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refusal(400, "the request was not finished")
-        body += message.get("body", b"")
+        body += bytes(message.get("body", b""))
         if len(body) > LARGEST_BODY:
             raise _too_large()
         if not message.get("more_body", False):
@@ -352,7 +356,9 @@ async def _read_body(scope: Mapping[str, Any], receive: Receive) -> bytes:
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, f"the body may have {LARGEST_BODY} bytes at most; send fewer jobs at once", headers=((b"connection", b"close"),))
+    return Refusal(
+        413, f"the body may have {LARGEST_BODY} bytes at most; send fewer jobs at once", headers=((b"connection", b"close"),)
+    )
 
 
 def _one_or_many(body: bytes) -> tuple[list[Any], bool]:

@@ -40,7 +40,12 @@ class Booster:
             self._handle, _NORMAL, 0, _ALL, _FLOAT32, len(self.names), _PARAMETERS, ctypes.byref(self._fast),
         )  # fmt: skip
         self._one = self._library.LGBM_BoosterPredictForMatSingleRowFast
-        self._one_arguments = (self._fast, self._row.ctypes.data_as(ctypes.c_void_p), ctypes.byref(self._answers_n), ctypes.byref(self._answer))
+        self._one_arguments = (
+            self._fast,
+            self._row.ctypes.data_as(ctypes.c_void_p),
+            ctypes.byref(self._answers_n),
+            ctypes.byref(self._answer),
+        )
 
     def predict(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the model's raw answers for float32 (n, k), one for each row."""
@@ -77,7 +82,7 @@ class Booster:
         count, longest = ctypes.c_int(), ctypes.c_size_t()
         self._call("LGBM_BoosterGetNumFeature", self._handle, ctypes.byref(count))
         buffers = [ctypes.create_string_buffer(_LONGEST_NAME) for _ in range(count.value)]
-        pointers = (ctypes.c_char_p * count.value)(*map(ctypes.addressof, buffers))
+        pointers = (ctypes.c_void_p * count.value)(*map(ctypes.addressof, buffers))
         self._call(
             "LGBM_BoosterGetFeatureNames",
             self._handle, count.value, ctypes.byref(count), ctypes.c_size_t(_LONGEST_NAME), ctypes.byref(longest), pointers,
@@ -112,8 +117,5 @@ def _library() -> ctypes.CDLL:
         if (folder / "lib" / name).exists():
             library = ctypes.CDLL(str(folder / "lib" / name))
             library.LGBM_GetLastError.restype = ctypes.c_char_p
-            silence = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda text: None)
-            library.runcast_silence = silence  # kept alive as long as the library
-            library.LGBM_RegisterLogCallback(silence)
             return library
     raise ModelFileError(f"{folder}: holds no lib_lightgbm; install lightgbm again")

@@ -52,8 +52,11 @@ def export_cart(tree: DecisionTreeRegressor, names: tuple[str, ...], values: NDA
 
 
 def round_down(threshold: Floats) -> NDArray[np.float32]:
-    """Return the largest float32 at or below each threshold: a float32 value is <= the one exactly when it is <= the other."""
-    near = threshold.astype(np.float32)
+    """Return the largest finite float32 at or below each threshold: a float32 value is <= the one exactly when it is <= the other.
+
+    A split of the known from the unknown has the threshold +inf, which JSON does not carry: every known value is below the largest.
+    """
+    near = np.minimum(threshold, np.finfo(np.float32).max).astype(np.float32)
     return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
 
 

@@ -6,6 +6,7 @@ import lightgbm
 import numpy as np
 
 from runcast.data.cluster import GbdtParameters
+from runcast.training.booster import Booster
 from runcast.training.conformal import conformal_factor, split_latest
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
@@ -51,6 +52,6 @@ def _common(parameters: GbdtParameters, seed: int, threads: int) -> dict[str, An
     }
 
 
-def _plain(booster: lightgbm.Booster) -> lightgbm.Booster:
+def _plain(booster: lightgbm.Booster) -> Booster:
     """Return the booster as its text says it is, so that what is judged is what is stored."""
-    return lightgbm.Booster(model_str=booster.model_to_string())
+    return Booster(booster.model_to_string())

@@ -1,7 +1,7 @@
 """Prediction, once for every face: replay, the registry's pyfunc and the scheduler's Predictor all answer through this module.
 
 A fitted predictor is a `Rule` (a baseline, a tree, two boosters) and a `ModelCard` (where it came from). On disk it is a folder
-of neutral files: model.json with the rule's numbers, and LightGBM's own text format beside it. Numpy and lightgbm only.
+of neutral files: model.json with the rule's numbers, and LightGBM's own text format beside it. Numpy, and lightgbm's shared library.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from runcast.training.booster import Booster, lightgbm_version
 from runcast.training.errors import ModelFileError
 from runcast.training.forecast import Floats, Forecast, Inputs, clip
 
@@ -173,13 +173,13 @@ class Gbdt:
 
     kind: str
     columns: tuple[str, ...]
-    p50: lightgbm.Booster = field(compare=False)
-    p90: lightgbm.Booster = field(compare=False)
+    p50: Booster = field(compare=False)
+    p90: Booster = field(compare=False)
     p90_factor: float
 
     def forecast(self, inputs: Inputs) -> Forecast:
-        p50_s = np.exp(np.asarray(self.p50.predict(inputs.values, num_threads=1), np.float64))
-        p90_s = np.exp(np.asarray(self.p90.predict(inputs.values, num_threads=1), np.float64)) * self.p90_factor
+        p50_s = np.exp(self.p50.predict(inputs.values))
+        p90_s = np.exp(self.p90.predict(inputs.values)) * self.p90_factor
         confidence = np.minimum(p50_s / p90_s, 1.0)  # 1 / the width between the quantiles; where they cross, none is left
         return clip(p50_s, p90_s, confidence, np.full(len(inputs), self.kind), inputs.hard_limit_s)
 
@@ -187,13 +187,13 @@ class Gbdt:
         return {"p90_factor": self.p90_factor}
 
     def files(self) -> dict[str, str]:
-        return {"p50.txt": self.p50.model_to_string(), "p90.txt": self.p90.model_to_string()}
+        return {"p50.txt": self.p50.text, "p90.txt": self.p90.text}
 
     @classmethod
     def read(cls, kind: str, columns: tuple[str, ...], content: Mapping[str, Any], files: Mapping[str, str]) -> Self:
-        p50, p90 = (lightgbm.Booster(model_str=files[name]) for name in ("p50.txt", "p90.txt"))
+        p50, p90 = (Booster(files[name]) for name in ("p50.txt", "p90.txt"))
         for name, booster in (("p50.txt", p50), ("p90.txt", p90)):
-            if tuple(booster.feature_name()) != columns:
+            if booster.names != columns:
                 raise ModelFileError(f"{name}: its features are not the model's in name and order; export the model again")
         return cls(kind, columns, p50, p90, content["p90_factor"])
 
@@ -282,11 +282,9 @@ def _refuse_older_lightgbm(folder: Path, libraries: Mapping[str, str]) -> None:
     wrote = libraries.get("lightgbm")
     if wrote is None:
         return
-    major, here = int(wrote.split(".")[0]), int(lightgbm.__version__.split(".")[0])
+    major, here = int(wrote.split(".")[0]), int(lightgbm_version().split(".")[0])
     if major > here:
-        raise ModelFileError(
-            f"{folder}: written with lightgbm {wrote}, this machine has {lightgbm.__version__}; install {major}.x"
-        )
+        raise ModelFileError(f"{folder}: written with lightgbm {wrote}, this machine has {lightgbm_version()}; install {major}.x")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Forecaster:
         import pandas as pd
 
         rows = model_input.astype(object).where(model_input.notna(), None).to_dict("records")
-        answers = [self._predictor.predict({k: v for k, v in row.items() if v is not None}) for row in rows]
+        answers = [self._predictor.predict({str(k): v for k, v in row.items() if v is not None}) for row in rows]
         return pd.DataFrame(
             [{name: answer[name] for name, _ in ANSWER} for answer in answers], columns=[name for name, _ in ANSWER]
         )

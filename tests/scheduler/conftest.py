@@ -34,7 +34,9 @@ def now() -> datetime:
 def cluster() -> Cluster:
     source = {"format": "table", "paths": ["unused"]}
     training = {"min_jobs": 200, "gbdt": {"trees": 40, "leaves": 15}}
-    return Cluster.model_validate({"name": "demo", "source": source, "time_zone": "Europe/Berlin", "gpus_tracked": True, "training": training})
+    return Cluster.model_validate(
+        {"name": "demo", "source": source, "time_zone": "Europe/Berlin", "gpus_tracked": True, "training": training}
+    )
 
 
 @pytest.fixture(scope="session")

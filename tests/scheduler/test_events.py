@@ -56,7 +56,11 @@ def test_ended(state: str, start: int | None, canonical: str, label: str, runtim
         ({"event": "ended", **JOB, "end_time": END}, "state", "is required"),
         ({"event": "ended", **JOB, "end_time": END, "state": "RUNNING"}, "state", "has not ended"),
         ({"event": "ended", **JOB, "start_time": END, "end_time": START, "state": "FAILED"}, "end_time", "is before start_time"),
-        ({"event": "ended", **JOB, "end_time": END, "state": "FAILED", "runtime_s": 5}, "runtime_s", "known only at the job's end"),
+        (
+            {"event": "ended", **JOB, "end_time": END, "state": "FAILED", "runtime_s": 5},
+            "runtime_s",
+            "known only at the job's end",
+        ),
     ],
 )
 def test_wrong_field_is_named(told: Any, field: str, why: str) -> None:

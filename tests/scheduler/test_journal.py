@@ -12,7 +12,7 @@ import pytest
 from runcast.scheduler.errors import JournalError
 from runcast.scheduler.journal import Journal
 
-EVENTS = [{"event": "submitted", "job_id": str(n), "note": "ä\n\"x"} for n in range(5)]
+EVENTS = [{"event": "submitted", "job_id": str(n), "note": 'ä\n"x'} for n in range(5)]
 
 
 def _reopened(path: Path) -> list[dict[str, object]]:

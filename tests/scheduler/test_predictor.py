@@ -1,7 +1,6 @@
 """The predictor's answers are the training side's, for any job."""
 
 import json
-import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,14 @@ from runcast.scheduler.predictor import Predictor
 
 MakeBundle = Callable[..., Path]
 KINDS = ("cart", "gbdt", "nearest_median")
-JOB = {"submit_time": "2026-04-01T00:00:00+02:00", "user": "u3", "job_name": "train_1_0.sh", "gpu_count": 4, "cpu_count": 32, "queue": "gpu"}
+JOB = {
+    "submit_time": "2026-04-01T00:00:00+02:00",
+    "user": "u3",
+    "job_name": "train_1_0.sh",
+    "gpu_count": 4,
+    "cpu_count": 32,
+    "queue": "gpu",
+}
 ANSWERS = ("p50_s", "p90_s", "point_s", "confidence", "source")
 
 
@@ -92,12 +98,16 @@ def test_bundle_with_another_history_fails_parity(
         check_parity(bundle, models["gbdt"], jobs, cluster)
 
 
-TEXTS = st.one_of(st.none(), st.sampled_from(["", "u3", "u4", "nobody", "gpu", "train_1_0.sh", "g1", "ü" * 50]), st.text(max_size=20))
+TEXTS = st.one_of(
+    st.none(), st.sampled_from(["", "u3", "u4", "nobody", "gpu", "train_1_0.sh", "g1", "ü" * 50]), st.text(max_size=20)
+)
 NUMBERS = st.one_of(st.none(), st.sampled_from([0, 1, 8, 0.25, 1e15, 3600, 86_400]), st.floats(0, 1e15))
 TOLD = st.fixed_dictionaries(
     {},
     optional={
-        **dict.fromkeys(("user", "group", "account", "queue", "qos", "job_name", "work_dir", "array_id", "gpu_model", "framework"), TEXTS),
+        **dict.fromkeys(
+            ("user", "group", "account", "queue", "qos", "job_name", "work_dir", "array_id", "gpu_model", "framework"), TEXTS
+        ),
         **dict.fromkeys(("gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s"), NUMBERS),
         "priority": st.one_of(st.none(), st.floats(-1e15, 1e15)),
         "array_task": st.one_of(st.none(), st.integers(0, 10**6)),
@@ -128,9 +138,14 @@ def test_any_job_is_answered_as_the_training_side_answers_it(
 def as_table(asked: list[dict[str, Any]]) -> pa.Table:
     """Return jobs that were read as rows of the canonical table, with nothing of what comes later."""
     later = {"state": "PENDING", "label": "excluded", "attempts": 0, "cluster": "demo", "source": "", "flags": []}
-    rows = [{**dict.fromkeys(JOBS.names), **job, "job_key": f"asked:{at}", "job_id": str(at), **later} for at, job in enumerate(asked)]
+    rows = [
+        {**dict.fromkeys(JOBS.names), **job, "job_key": f"asked:{at}", "job_id": str(at), **later} for at, job in enumerate(asked)
+    ]
     times = {"submit_time": pa.array([row["submit_time"] for row in rows]).cast(JOBS.field("submit_time").type)}
-    return pa.table({f.name: times.get(f.name, pa.array([row[f.name] for row in rows if f.name not in times], f.type)) for f in JOBS}, schema=JOBS)
+    return pa.table(
+        {f.name: times.get(f.name, pa.array([row[f.name] for row in rows if f.name not in times], f.type)) for f in JOBS},
+        schema=JOBS,
+    )
 
 
 def test_log_told_event_by_event_gives_the_features_of_the_table(jobs: pa.Table, cluster: Cluster) -> None:

@@ -22,7 +22,14 @@ from runcast.scheduler.bundle import make_current
 from runcast.scheduler.predictor import Predictor
 
 MakeBundle = Callable[..., Path]
-JOB = {"submit_time": "2026-04-01T00:00:00+02:00", "user": "u3", "job_name": "train_1_0.sh", "gpu_count": 4, "cpu_count": 32, "queue": "gpu"}
+JOB = {
+    "submit_time": "2026-04-01T00:00:00+02:00",
+    "user": "u3",
+    "job_name": "train_1_0.sh",
+    "gpu_count": 4,
+    "cpu_count": 32,
+    "queue": "gpu",
+}
 DAY_S = 86_400
 
 
@@ -47,9 +54,13 @@ class Running:
         where = () if "--port" in options else ("--socket", str(self.socket))
         command = [sys.executable, "-m", "runcast.scheduler.serve", "--bundle", str(self.bundles), *where, *options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        limit = None if limit_file_bytes is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_file_bytes, resource.RLIM_INFINITY))
+        limit = (
+            None
+            if limit_file_bytes is None
+            else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_file_bytes, resource.RLIM_INFINITY))
+        )
         self.log = (folder / "log").open("ab")
-        self.process = subprocess.Popen(command, env=environment, stderr=self.log, stdout=self.log, preexec_fn=limit)  # noqa: PLW1509
+        self.process = subprocess.Popen(command, env=environment, stderr=self.log, stdout=self.log, preexec_fn=limit)
         deadline = time.monotonic() + 30
         while where and time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
@@ -57,7 +68,9 @@ class Running:
                 return
             time.sleep(0.05)
 
-    def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
         connection = UnixConnection(self.socket)
         try:
             with contextlib.suppress(BrokenPipeError):  # refused before all of the body was sent
@@ -126,7 +139,12 @@ def test_describes_itself(write: Callable[..., Path], serve: Callable[..., Runni
     service = serve()
     service.post("/v1/predict", JOB)
     status, health = service.get("/healthz")
-    assert (status, health["status"], health["cluster"], health["model_version"]) == (200, "ok", "demo", "gbdt-2026-03-31-0123abcd")
+    assert (status, health["status"], health["cluster"], health["model_version"]) == (
+        200,
+        "ok",
+        "demo",
+        "gbdt-2026-03-31-0123abcd",
+    )
     status, document = service.get("/openapi.json")
     assert set(document["paths"]) == {"/v1/predict", "/v1/events", "/healthz", "/metrics"}
     assert document["components"]["schemas"]["Job"]["properties"]["gpu_count"]["type"] == ["number", "null"]
@@ -184,11 +202,22 @@ def _events(number: int, submit_s: float, runtime_s: float = 1000.0) -> list[dic
     job = {"job_id": str(number), "submit_time": submit_s}
     about = {"user": "newcomer", "job_name": "new.sh", "gpu_count": 2, "cpu_count": 16, "queue": "gpu"}
     end = {"start_time": submit_s + 1, "end_time": submit_s + 1 + runtime_s, "state": "COMPLETED"}
-    return [{"event": "submitted", **job, **about}, {"event": "started", **job, "start_time": submit_s + 1}, {"event": "ended", **job, **end}]
+    return [
+        {"event": "submitted", **job, **about},
+        {"event": "started", **job, "start_time": submit_s + 1},
+        {"event": "ended", **job, **end},
+    ]
 
 
 CUT_S = 1_774_994_400.0
-NEWCOMER = {"submit_time": CUT_S + 5 * DAY_S, "user": "newcomer", "job_name": "new.sh", "gpu_count": 2, "cpu_count": 16, "queue": "gpu"}
+NEWCOMER = {
+    "submit_time": CUT_S + 5 * DAY_S,
+    "user": "newcomer",
+    "job_name": "new.sh",
+    "gpu_count": 2,
+    "cpu_count": 16,
+    "queue": "gpu",
+}
 
 
 def test_events_keep_the_history_current(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
@@ -244,7 +273,9 @@ def test_expired_bundle_is_not_served(write: Callable[..., Path], serve: Callabl
     assert "valid until 2026-04-08T00:00:00Z" in content["error"]["message"]
 
 
-def test_broken_bundle_leaves_the_old_one_serving(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+def test_broken_bundle_leaves_the_old_one_serving(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
     old = write()
     service = serve()
     broken = write("cart", model_version="broken")
@@ -311,7 +342,9 @@ def test_socket_has_its_permissions_and_goes_with_the_service(write: Callable[..
     assert not service.socket.exists()
 
 
-def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
     write()
     serve().kill()
     service = serve()
@@ -343,14 +376,20 @@ def test_unsafe_beginning_is_refused(
     assert why in (tmp_path / "log").read_text()
 
 
-def test_port_with_a_token_answers_only_those_who_carry_it(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+def test_port_with_a_token_answers_only_those_who_carry_it(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
     write()
     (tmp_path / "token").write_text("0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)
     serve("--port", "0", "--token-file", str(tmp_path / "token"))
     _until(lambda: "listening on" in (tmp_path / "log").read_text())
     port = int((tmp_path / "log").read_text().split(" port ")[1].split()[0])
-    for headers, expected in (({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Bearer 0123456789abcdef"}, 200)):
+    for headers, expected in (
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer 0123456789abcdef"}, 200),
+    ):
         connection = HTTPConnection("127.0.0.1", port, timeout=20)
         connection.request("POST", "/v1/predict", json.dumps(JOB), headers)
         reply = connection.getresponse()

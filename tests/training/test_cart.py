@@ -75,6 +75,17 @@ def test_float32_threshold_decides_as_the_float64_one(threshold: float) -> None:
         assert (value <= rounded) == (float(value) <= threshold)
 
 
+def test_split_of_known_from_unknown_survives_json() -> None:
+    values = np.where(np.arange(200) % 2 == 0, np.nan, 5.0).astype(np.float32)[:, np.newaxis]
+    runtime_s = np.where(np.arange(200) % 2 == 0, 10.0, 1000.0)
+    cart = fit_cart(Inputs(("a",), values, np.full(200, np.nan)), runtime_s, PARAMETERS, 7)
+    content = json.loads(json.dumps(cart.content(), allow_nan=False))
+    reread = Cart.read("cart", ("a",), content, {})
+    asked = np.array([[np.nan], [-1e30], [5.0], [3e38]], np.float32)
+    answers = reread.forecast(Inputs(("a",), asked, np.full(4, np.nan)))
+    assert answers.p50_s.tolist() == [10.0, 1000.0, 1000.0, 1000.0]
+
+
 def test_p90_covers_nine_tenths_of_later_jobs(make_jobs: Callable) -> None:
     inputs, runtime_s = make_jobs(6000)
     rule = fit_cart(inputs, runtime_s, CartParameters(), seed=1)
