@@ -325,7 +325,7 @@ def test_whatever_the_bytes_every_line_is_accounted_for(tmp_path: Path, content:
     assert sum(batch.rows_in for batch in batches) == len(records)
     for batch in batches:
         batch.jobs.validate(full=True)
-        assert all(reject.line >= 1 and reject.raw.strip() for reject in batch.rejects)
+        assert all(reject.line >= 1 and reject.raw for reject in batch.rejects)
     packed = tmp_path / "any.swf.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     again = list(swf.read(packed, cluster()))
