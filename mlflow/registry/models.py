@@ -107,6 +107,14 @@ def register(store: Store, night: Night, *, run_id: str, bundle: Path, descripti
     return version
 
 
+def version_of(store: Store, night: Night) -> ModelVersion:
+    """Return the version that `register` made of this night; raises RegistryError where it has not."""
+    found = _find_version(store, model_name(night.cluster, night.kind), night)
+    if found is None:
+        raise RegistryError(f"{night.cluster}: the {night.kind} model of {night.night} is not registered; run that stage first")
+    return found
+
+
 def promote(store: Store, version: ModelVersion, report: GateReport | None) -> Promotion:
     """Make `version` the champion; raises GateNotPassed without a passed report on its own data."""
     _check_report(version, report)
@@ -126,18 +134,20 @@ def promote(store: Store, version: ModelVersion, report: GateReport | None) -> P
     return Promotion(version, True, f"{version.label} passed every gate; the champion before: {before}")
 
 
+def earlier_champion(store: Store, cluster: str, kind: str) -> ModelVersion:
+    """Return the version that a rollback goes to: the latest passed one of a night before the champion's."""
+    current = champion(store, cluster, kind)
+    earlier = [v for v in _versions(store, current.name) if _has_passed(store, v) and v.night < current.night]
+    if not earlier:
+        raise NoChampion(f"{current.label} is the only champion there has been: nothing to roll back to")
+    return max(earlier, key=lambda v: (v.night, int(v.version)))
+
+
 def rollback(store: Store, cluster: str, kind: str, at: datetime) -> ModelVersion:
     """Move the champion back to the latest passed version of a night before it, and return that one."""
-    name = model_name(cluster, kind)
-    current = champion(store, cluster, kind)
-    earlier = [v for v in _versions(store, name) if _has_passed(store, v) and v.night < current.night]
-    if not earlier:
-        raise NoChampion(
-            f"{current.label} is the only champion there has been: nothing to roll back to. The bundle before it is still kept."
-        )
-    back = max(earlier, key=lambda v: (v.night, int(v.version)))
-    while_locked(lambda: store.client.set_model_version_tag(name, current.version, _ROLLED_BACK, at.isoformat()))
-    while_locked(lambda: store.client.set_registered_model_alias(name, CHAMPION, back.version))
+    current, back = champion(store, cluster, kind), earlier_champion(store, cluster, kind)
+    while_locked(lambda: store.client.set_model_version_tag(current.name, current.version, _ROLLED_BACK, at.isoformat()))
+    while_locked(lambda: store.client.set_registered_model_alias(current.name, CHAMPION, back.version))
     return back
 
 

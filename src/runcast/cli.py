@@ -247,7 +247,10 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     from runcast.registry.job import rollback as go_back
 
     settings, chosen = _open(cluster)
-    record = go_back(chosen, settings)
+    days = night.nights(settings, cluster)
+    if not days:
+        raise typer.BadParameter(f"{cluster} has had no night yet")
+    record = go_back(chosen, settings, dt.date.fromisoformat(days[-1]), dt.datetime.now(dt.UTC))
     _result(record, as_json, show.record_lines(record))
 
 
@@ -295,7 +298,7 @@ def _progress(text: str, quiet: bool) -> Iterator[Any]:
 
 def _cluster_row(path: Path, settings: Settings) -> dict[str, Any]:
     """Describe one cluster file; `problem` says why it cannot be used now."""
-    from runcast.data.sources.registry import check_source
+    from runcast.data.sources.registry import check_options, find_files
 
     try:
         cluster = read_cluster(path)
@@ -304,7 +307,8 @@ def _cluster_row(path: Path, settings: Settings) -> dict[str, Any]:
     problem = cluster.refused
     if problem is None:
         try:
-            check_source(cluster, settings)
+            check_options(cluster)
+            find_files(cluster, settings)
         except RuncastError as error:
             problem = str(error)
     return {

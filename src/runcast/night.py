@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from runcast.data.cluster import Cluster, find_cluster
-from runcast.data.errors import QualityStop
 from runcast.data.settings import Settings, read_settings
 
 Record = dict[str, Any]
@@ -38,8 +37,7 @@ def _quality(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     from runcast.data.job import check
 
     report = check(cluster, settings, day)
-    if report.stops:
-        raise QualityStop(report.explain())
+    report.require_passed()
     return report.to_json()
 
 
@@ -68,7 +66,7 @@ def _evaluate(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
 def _register(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     from runcast.registry.job import register
 
-    return register(cluster, settings, day)
+    return register(cluster, settings, day, now=dt.datetime.now(dt.UTC))
 
 
 def _promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
@@ -78,9 +76,9 @@ def _promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
 
 
 def _export(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
-    from runcast.scheduler.export import export
+    from runcast.registry.job import export
 
-    return export(cluster, settings, day)
+    return export(cluster, settings, day, now=dt.datetime.now(dt.UTC))
 
 
 #: Kinds of model trained each night, in the order of the reports.
