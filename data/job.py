@@ -8,8 +8,9 @@ nothing away. A night in the past leaves later days and the open jobs alone.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import date
-from typing import Any
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from runcast.data.lake import Lake, conform, sort_order
 from runcast.data.schema import JOBS, REJECTS
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch, Reject
+
+if TYPE_CHECKING:
+    from runcast.data.quality import QualityReport
 
 Integers = npt.NDArray[np.int64]
 
@@ -339,3 +343,33 @@ def _largest(counts: Counter[str]) -> dict[str, int]:
     shown = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN])
     rest = counts.total() - sum(shown.values())
     return shown | ({"other": shown.get("other", 0) + rest} if rest else {})
+
+
+def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
+    """Check the jobs that ended on `day` against the weeks before; Data Docs are built below home/quality/<cluster>/docs.
+
+    Reads the day's partition and a few columns of the window, whatever the length of the history. Raises nothing for bad data:
+    ask the report (`require_passed`).
+    """
+    from runcast.data import quality, quality_suites
+
+    lake = Lake(settings.lake)
+    before = [(day - timedelta(days=back)).isoformat() for back in range(quality_suites.WINDOW_DAYS, 0, -1)]
+    rows_by_date = lake.rows_by_date(cluster.name)
+    first = min(rows_by_date, default=day.isoformat())
+    window = [date_text for date_text in before if date_text >= first]
+    norms = quality_suites.norms_of(
+        lake.read_ended(cluster.name, window), {d: rows_by_date[d] for d in window if d in rows_by_date}, days=len(window)
+    )
+    jobs = lake.read_ended(cluster.name, [day.isoformat()])
+    keys = pa.concat_tables(
+        [lake.read_ended(cluster.name, [*window, day.isoformat()], ["job_key"]), lake.read_open(cluster.name).select(["job_key"])]
+    )
+    doubled = keys.num_rows - pc.count_distinct(keys["job_key"]).as_py()
+    return quality.check_jobs(
+        cluster.name,
+        day,
+        settings.home / "quality" / quote(cluster.name, safe=""),
+        jobs=(quality_suites.jobs_frame(jobs), quality_suites.jobs_suite(cluster, norms)),
+        night=(quality_suites.night_frame(jobs, norms, doubled), quality_suites.night_suite(norms)),
+    )
