@@ -46,8 +46,8 @@ def main() -> None:
         report("  of it: checks", asked, read_job)
         read = [read_job(job) for job in asked]
         report("  of it: features", read, predictor._state.row)
-        rows = [predictor._row(job)[0] for job in read[:2000]]
-        report("  of it: model", rows, lambda row: predictor._scorer.rule.answer(row, np.nan))
+        encoded = [(predictor._encoder.row(*predictor._state.row(job)), np.nan) for job in read]
+        report("  of it: model", encoded, lambda row: predictor._ask(*row))
 
 
 def report(name: str, items: Iterable[Any], call: Callable[[Any], Any]) -> None:

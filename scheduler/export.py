@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS
+from runcast.features.bulk import state_of
 from runcast.features.catalog import COLUMNS_READ, feature_version
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
@@ -35,17 +36,7 @@ _TOLD = frozenset({*COLUMNS_READ, *(c.name for c in COLUMNS if c.known_at == "su
 
 def history(jobs: pa.Table, clock: str, time_zone: str, cut: datetime) -> State:
     """Return the state that has been told of all `jobs`, as they stood at the cut."""
-    state = State(clock, time_zone)
-    for job in as_mappings(jobs.take(_by_submission(jobs))):
-        state.advance(job["submit_time"])  # what happened before it need not wait any longer
-        if job["end_time"] is not None:
-            state.update(job)
-        else:
-            state.submitted(job)
-            if job["start_time"] is not None:
-                state.started(job)
-    state.advance(_us(cut))
-    return state
+    return state_of(jobs.select(list(COLUMNS_READ)).to_pandas(), clock, time_zone, _us(cut))
 
 
 def pack(

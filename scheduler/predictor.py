@@ -7,6 +7,7 @@ Between two bundles `submitted`, `started` and `ended` keep the history current.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from runcast.scheduler.bundle import Manifest, check, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import read_event
 from runcast.scheduler.jobs import read_job
+from runcast.training.one_row import answerer
 from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
@@ -41,8 +43,10 @@ class Predictor:
                 f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again."
             )
         self.manifest = manifest
-        self._scorer, self._encoder, self._state = scorer, encoder, state
-        self._columns = np.array([names.index(name) for name in scorer.columns], np.intp)
+        self._encoder, self._state = encoder, state
+        self._ask = answerer(scorer.rule)
+        chosen = np.array([names.index(name) for name in scorer.columns], np.intp)
+        self._columns = None if tuple(scorer.columns) == names else chosen  # None: all of them, as they stand
 
     @classmethod
     def load(cls, folder: Path, *, now: datetime | None = None, may_be_expired: bool = False) -> "Predictor":
@@ -94,14 +98,17 @@ class Predictor:
         """Return the forecast for a job that has been read: canonical names, times in microseconds."""
         values, categories = self._state.row(job)
         row = values if self._encoder is None else self._encoder.row(values, categories)
-        limit_s = job["time_limit_s"] if job["time_limit_kind"] == "hard" and job["time_limit_s"] is not None else np.nan
-        found = self._scorer.predict(row[self._columns][np.newaxis], np.array([limit_s], np.float32).astype(np.float64))
+        if self._columns is not None:
+            row = row[self._columns]
+        limit_s = job["time_limit_s"]
+        is_hard = limit_s is not None and job["time_limit_kind"] == "hard"
+        p50_s, p90_s, point_s, confidence, source = self._ask(row, float(np.float32(limit_s)) if is_hard else math.nan)
         return {
-            "p50_s": float(found.p50_s[0]),
-            "p90_s": float(found.p90_s[0]),
-            "point_s": float(found.point_s[0]),
-            "confidence": float(found.confidence[0]),
-            "source": str(found.source[0]),
+            "p50_s": p50_s,
+            "p90_s": p90_s,
+            "point_s": point_s,
+            "confidence": confidence,
+            "source": source,
             "n_history": int(values[_NEAREST_N]),
             "model_version": self.manifest.model_version,
         }
