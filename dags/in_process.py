@@ -9,14 +9,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from environment import airflow_environment
 from rich.console import Console
 
 from runcast import show
-from runcast.data.demo import DEMO_CLUSTERS, LAST_DAY, write_demo
+from runcast.data.demo import LAST_DAY, write_demo
 from runcast.data.settings import read_settings
 
 console = Console()
@@ -41,14 +41,14 @@ def all_output_to(path: Path) -> Iterator[None]:
             os.close(number)
 
 
-def run_dags(day: str, log: Path, screen: Console) -> list[str]:
-    """Run the night of `day` on each demo cluster; return the names of those whose run failed."""
+def run_dags(names: Sequence[str], day: str, log: Path, screen: Console) -> list[str]:
+    """Run the night of `day` on each cluster; return the names of those whose run failed."""
     with all_output_to(log):
         from airflow.dag_processing.dagbag import DagBag
 
         bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     failed = []
-    for name in DEMO_CLUSTERS:
+    for name in names:
         begun = time.monotonic()
         with screen.status(f"{name}: the night of {day} in Airflow (nightly_{name})"), all_output_to(log):
             run = bag.dags[f"nightly_{name}"].test(run_conf={"date": day})
@@ -68,17 +68,19 @@ def main() -> int:
     screen = Console(file=os.fdopen(os.dup(1), "w"), force_terminal=console.is_terminal)
 
     screen.print("Writing the demo: three made-up logs in three real formats (Slurm sacct, Helios CSV, PAI tables).")
-    for line in show.demo_lines(write_demo(settings.home / "demo")):
+    logs = write_demo(settings.home / "demo")
+    for line in show.demo_lines(logs):
         screen.print(f"  {line}")
+    names, day = [log.cluster for log in logs], LAST_DAY.isoformat()
     with screen.status("Airflow: preparing its database"), log.open("ab") as sink:
         subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, stdout=sink, stderr=sink)
-    failed = run_dags(LAST_DAY, log, screen)
+    failed = run_dags(names, day, log, screen)
     if failed:
         screen.print(f"[bold red]failed:[/] {', '.join(failed)}. The last lines of {log}:")
         screen.print("\n".join(log.read_text(errors="replace").splitlines()[-40:]), markup=False)
         return 1
-    screen.print(show.nights_table(settings, DEMO_CLUSTERS, LAST_DAY))
-    screen.print(show.what_next(settings, DEMO_CLUSTERS[0], LAST_DAY), markup=False)
+    screen.print(show.nights_table(settings, names, day))
+    screen.print(show.what_next(settings, names[0], day), markup=False)
     return 0
 
 

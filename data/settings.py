@@ -44,9 +44,7 @@ class Settings:
         def value(match: re.Match[str]) -> str:
             name = match.group(1)
             if name not in self.environment:
-                raise SourceError(
-                    f"{text!r}: the environment variable {name} is not set. Set it to the folder that holds the logs."
-                )
+                raise SourceError(f"{name} is not set, and {text!r} needs it: set it to the folder that holds the logs")
             return self.environment[name]
 
         return re.sub(r"\$\{(\w+)\}", value, text)

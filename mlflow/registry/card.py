@@ -39,7 +39,9 @@ def _errors(document: Document, kind: str) -> list[str]:
     ):
         rows.append(f"| {label} | " + " | ".join(_number(document, name, part, metric) for name in names) + " |")
     for target, share in document["coverage"].get(kind, {}).items():
-        rows.append(f"| share of jobs at a median error of {100 * float(target):.1f} % | {100 * share:.1f} % |" + " |" * (len(names) - 1))
+        rows.append(
+            f"| share of jobs at a median error of {100 * float(target):.1f} % | {100 * share:.1f} % |" + " |" * (len(names) - 1)
+        )
     return rows
 
 

@@ -112,7 +112,12 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
     bundle = _pack(store, cluster, settings, day, serving, now)
     make_current(bundle.parent, bundle.name)
     manifest = read_manifest(bundle)
-    return {"bundle": str(bundle), "kind": manifest.kind, "model_version": manifest.model_version, "registered": manifest.registered}
+    return {
+        "bundle": str(bundle),
+        "kind": manifest.kind,
+        "model_version": manifest.model_version,
+        "registered": manifest.registered,
+    }
 
 
 def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
@@ -164,7 +169,9 @@ def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
         for metric, value in numbers.items()
         if value is not None and metric != "jobs"
     }
-    found |= {metric_key("coverage", target): share for target, share in document["coverage"].get(kind, {}).items() if share is not None}
+    found |= {
+        metric_key("coverage", target): share for target, share in document["coverage"].get(kind, {}).items() if share is not None
+    }
     best = document["verdicts"][kind].get("best_baseline_value")
     return found if best is None else {**found, metric_key("best_baseline", document["verdicts"][kind]["metric"]): best}
 
@@ -186,7 +193,9 @@ def _serving(store: Store, cluster: Cluster, document: Mapping[str, Any]) -> Mod
     if not judged:
         return next(iter(standing.values()), None)
     gate = cluster.evaluation.gates[0] if cluster.evaluation.gates else None
-    metric, rows = (gate.metric, gate.rows) if gate and gate.metric in document["predictors"][judged[0]]["all"] else ("error_factor", "all")
+    metric, rows = (
+        (gate.metric, gate.rows) if gate and gate.metric in document["predictors"][judged[0]]["all"] else ("error_factor", "all")
+    )
     return standing[best_of(document["predictors"], judged, metric, rows)]
 
 

@@ -82,7 +82,7 @@ def demo(as_json: AsJson = False) -> None:
     settings = read_settings()
     with _progress("writing the demo logs", as_json):
         written = write_demo(settings.home / "demo")
-    _result(show.demo_json(written), as_json, "\n".join(show.demo_lines(written)))
+    _result([log.to_json() for log in written], as_json, "\n".join(show.demo_lines(written)))
 
 
 @app.command()

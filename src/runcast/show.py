@@ -25,11 +25,32 @@ def factor(value: float | None) -> str:
 
 
 def clusters_table(rows: Sequence[Record], settings: Settings) -> Table:
-    table = Table("cluster", "format", "zone", "schedule", "state", title=f"Cluster files in {settings.clusters}")
+    table = Table("cluster", "format", "zone", "schedule", "state", title=f"Cluster files in {settings.clusters}", expand=True)
     for row in rows:
         state = f"[yellow]{escape(row['problem'])}[/]" if row["problem"] else "[green]ready[/]"
         table.add_row(row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand", state)
     return table
+
+
+def demo_lines(logs: Sequence[Any]) -> list[str]:
+    """One line per demo log: its format, size and place."""
+    return [
+        f"{log.cluster}: {log.jobs} jobs, {log.first_day} to {log.last_day}, as {log.format} ({log.rejected} bad rows on purpose) in {log.folder}"
+        for log in logs
+    ]
+
+
+def ingest_lines(report: Record) -> str:
+    """What a load did, in a few lines."""
+    lines = [
+        f"{report['rows_in']} rows in = {report['accepted']} accepted + {report['rejected']} rejected + {sum(report['skipped'].values())} skipped",
+        f"{report['ended']} ended and {report['open']} open jobs kept, {report['duplicates']} told twice; "
+        f"{report['written_count']} of {report['partitions']} partitions written",
+    ]
+    for title, counts in (("rejected", report["rejected_by_reason"]), ("skipped", report["skipped"]), ("noted", report["notes"])):
+        if counts:
+            lines.append(f"{title}: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
+    return "\n".join(lines)
 
 
 def read_report(settings: Settings, cluster_name: str, day: str) -> dict[str, Any]:

@@ -1,0 +1,188 @@
+"""The command line as a person uses it: a small made-up SWF log, real stages, real files; results read back as JSON."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from runcast.cli import app, main
+
+CLUSTER = """
+description: A made-up log of three users
+source: {format: swf, paths: ["%s"]}
+time_zone: Europe/Stockholm
+training: {min_jobs: 200, gbdt: {trees: 40}}
+evaluation: {min_test_jobs: 50}
+"""
+START_S = 1_767_225_600  # 2026-01-01 00:00 UTC
+
+
+def write_log(path: Path, jobs: int = 1500) -> None:
+    """Write a log in which user 1 always runs 600 s, user 2 a tenth of the limit, and user 3 one of two lengths."""
+    draw = np.random.default_rng(3)
+    lines = [f"; UnixStartTime: {START_S}", "; TimeZoneString: Europe/Stockholm"]
+    for number in range(jobs):
+        user = int(draw.integers(1, 4))
+        limit_s = int(draw.choice([3600, 7200, 14400]))
+        runtime_s = {1: 600, 2: limit_s // 10, 3: int(draw.choice([30, 3000]))}[user]
+        lines.append(f"{number + 1} {number * 600} 5 {runtime_s} 4 -1 -1 4 {limit_s} -1 1 {user} 1 {user} 1 1 -1 -1")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home with one night of the made-up cluster `small` and a cluster file that is refused."""
+    folder = tmp_path_factory.mktemp("runcast")
+    write_log(folder / "small.swf")
+    (folder / "clusters").mkdir()
+    (folder / "clusters" / "small.yaml").write_text(CLUSTER % (folder / "small.swf"))
+    (folder / "clusters" / "barren.yaml").write_text(CLUSTER % (folder / "small.swf") + "refused: it holds no runtime\n")
+    return folder
+
+
+@pytest.fixture
+def run(home, monkeypatch):
+    """Run a command in that home and return its result."""
+    monkeypatch.setenv("RUNCAST_HOME", str(home / "var"))
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(home / "clusters"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def call(*words: str, given: str | None = None):
+        return CliRunner().invoke(app, list(words), input=given, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def night(home):
+    """The whole night, run once through the command line; its records by stage."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUNCAST_HOME", str(home / "var"))
+        patch.setenv("RUNCAST_CLUSTERS", str(home / "clusters"))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        done = CliRunner().invoke(
+            app, ["nightly", "--cluster", "small", "--date", "2026-01-11", "--json"], catch_exceptions=False
+        )
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_night_goes_through_every_stage(night):
+    assert list(night) == [
+        "ingest", "quality", "features", "train_cart", "train_gbdt", "evaluate", "register", "promote", "export",
+    ]  # fmt: skip
+
+
+def test_a_night_reads_nothing_after_its_end(night):
+    # 2026-01-11 ends at 23:00 UTC; a job is submitted every 600 s from 2026-01-01 00:00 UTC: 263 h hold 6 * 263 of them, more than there are.
+    assert night["ingest"]["ended"] + night["ingest"]["open"] == 1500
+    assert night["ingest"]["rows_in"] == 1500
+
+
+def test_models_are_registered_and_the_better_one_is_exported(night):
+    assert set(night["register"]["versions"]) == {"cart", "gbdt"}
+    assert Path(night["export"]["bundle"]).is_dir()
+
+
+def test_the_bundle_answers_like_the_log_behaves(run, home, night):
+    bundle = str(home / "var" / "bundles" / "small" / "current")
+    asked = [
+        {"user": "1", "cpu_count": 4, "time_limit_s": 3600, "submit_time": "2026-01-12T10:00:00Z", "job_name": "1", "queue": "1"},
+        {"user": "2", "cpu_count": 4, "time_limit_s": 7200, "submit_time": "2026-01-12T10:00:00Z", "job_name": "2", "queue": "1"},
+    ]
+    done = run("predict", "--bundle", bundle, given="".join(json.dumps(job) + "\n" for job in asked))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 0
+    assert answers[0]["p50_s"] == pytest.approx(600, rel=0.05)
+    assert answers[1]["p50_s"] == pytest.approx(720, rel=0.05)
+    assert all(answer["p50_s"] <= answer["p90_s"] for answer in answers)
+
+
+def test_a_job_that_cannot_be_read_gets_an_error_line_and_the_others_their_answers(run, home, night):
+    bundle = str(home / "var" / "bundles" / "small" / "current")
+    done = run(
+        "predict",
+        "--bundle",
+        bundle,
+        given='{"submit_time": "2026-01-12T10:00:00Z"}\n{"submit_time": 1, "cpu_count": "many"}\nrubbish\n',
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1
+    assert ["error" in line for line in lines] == [False, True, True]
+    assert "cpu_count" in lines[1]["error"]
+
+
+def test_replay_writes_one_row_per_test_job_and_predictor(run, home, night):
+    file = home / "predictions.parquet"
+    done = run("replay", "--cluster", "small", "--test-share", "0.2", "--every", "once", "--predictions", str(file), "--json")
+    assert done.exit_code == 0, done.output
+    result, table = json.loads(done.stdout), pq.read_table(file)
+    assert table.column_names == [
+        "cluster", "job_key", "job_id", "submit_time", "runtime_s", "predictor", "p50_s", "p90_s", "point_s", "confidence",
+    ]  # fmt: skip
+    assert result["jobs"] == 300  # a fifth of 1500
+    assert {"request", "last_two", "nearest_median", "cart", "gbdt"} <= set(result["predictors"])
+    assert table.num_rows == 300 * len(result["predictors"])
+    assert set(result["coverage"]["gbdt"]) == {"0.089", "0.108"}
+    assert result["predictors"]["gbdt"]["all"]["mdape"] == pytest.approx(mdape(table, "gbdt"), abs=1e-9)
+
+
+def mdape(table, predictor):
+    """Compute the median percentage error from the file alone, as a reader of it would."""
+    rows = table.to_pandas().query("predictor == @predictor")
+    return float(np.median(np.abs(rows["point_s"] - rows["runtime_s"]) / rows["runtime_s"]))
+
+
+def test_status_shows_the_latest_night(run, night):
+    rows = json.loads(run("status", "--json").stdout)
+    assert {(row["cluster"], row["day"], row["model"]) for row in rows} == {
+        ("small", "2026-01-11", "cart"),
+        ("small", "2026-01-11", "gbdt"),
+    }
+    assert "small" in run("status").stdout
+
+
+def test_the_report_stands_where_the_night_says(home, night):
+    page = home / "var" / "report" / "small" / "2026-01-11" / "report.html"
+    assert page.exists()
+    assert "http://" not in page.read_text().replace("http://www.w3.org", "")  # nothing is fetched
+
+
+def test_clusters_list_names_every_file_and_what_is_wrong(run):
+    rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)}
+    assert rows["small"]["problem"] is None
+    assert rows["barren"]["problem"] == "it holds no runtime"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nightly", "--cluster", "smal"], "did you mean 'small'"),
+        (["nightly", "--cluster", "barren"], "it holds no runtime"),
+        (["replay", "--cluster", "small", "--every", "hourly"], "hourly"),
+        (["predict", "--bundle", "nowhere"], "nowhere"),
+    ],
+)
+def test_errors_are_one_message_and_exit_code_1(run, words, message, monkeypatch, capsys):
+    run("--help")  # sets the environment
+    monkeypatch.setattr("sys.argv", ["runcast", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "words", [["ingest", "--cluster", "small"], ["ingest", "--cluster", "small", "--all", "--date", "2026-01-01"]]
+)
+def test_ingest_wants_one_way_to_name_what_is_loaded(run, words):
+    assert run(*words).exit_code == 2
+
+
+def test_an_impossible_day_is_refused(run):
+    assert run("ingest", "--cluster", "small", "--date", "2026-02-30").exit_code == 2
