@@ -77,7 +77,7 @@ def test_a_night_goes_through_every_stage(night):
 
 
 def test_a_night_reads_nothing_after_its_end(night):
-    # 2026-01-11 ends at 23:00 UTC; a job is submitted every 600 s from 2026-01-01 00:00 UTC: 263 h hold 6 * 263 of them, more than there are.
+    # The day ends at 23:00 UTC, 263 h after the first submission: time for 6 * 263 submissions, more than there are.
     assert night["ingest"]["ended"] + night["ingest"]["open"] == 1500
     assert night["ingest"]["rows_in"] == 1500
 

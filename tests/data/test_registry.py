@@ -48,7 +48,7 @@ def test_files_are_found_once_and_in_name_order(tmp_path: Path, settings: Settin
     ("path", "match"),
     [
         pytest.param("${LOGS}/none-*.swf", r"names no file. Check source.paths in .*c.yaml", id="no match"),
-        pytest.param("${OTHER}/x.swf", "the environment variable OTHER is not set", id="variable not set"),
+        pytest.param("${OTHER}/x.swf", "OTHER is not set", id="variable not set"),
     ],
 )
 def test_path_that_names_nothing_is_an_error_before_anything_is_read(
