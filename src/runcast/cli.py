@@ -34,7 +34,9 @@ out = Console()
 err = Console(stderr=True)
 
 ClusterName = Annotated[str, typer.Option("--cluster", "-c", help="The cluster: its file's name without .yaml.")]
-Day = Annotated[str | None, typer.Option("--date", help="Day YYYY-MM-DD in the cluster's zone; default: the latest one that is complete.")]
+Day = Annotated[
+    str | None, typer.Option("--date", help="Day YYYY-MM-DD in the cluster's zone; default: the latest one that is complete.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
@@ -128,7 +130,9 @@ _stage_command("features", "Build the feature table of all jobs known on a day."
 def train(
     cluster: ClusterName,
     date: Day = None,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Kind to train, repeatable; default: every model kind.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Kind to train, repeatable; default: every model kind.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit the models on all that had ended by the end of a day."""
@@ -174,9 +178,13 @@ def replay(
     cluster: ClusterName,
     first: Annotated[str | None, typer.Option("--from", help="First day of the test jobs, by submission.")] = None,
     last: Annotated[str | None, typer.Option("--to", help="Last day of the test jobs, by submission.")] = None,
-    test_share: Annotated[float | None, typer.Option("--test-share", min=0.001, max=0.999, help="Latest share of jobs to test on.")] = None,
+    test_share: Annotated[
+        float | None, typer.Option("--test-share", min=0.001, max=0.999, help="Latest share of jobs to test on.")
+    ] = None,
     every: Annotated[str, typer.Option("--every", help="How often models are retrained: once, weekly or nightly.")] = "once",
-    predictions: Annotated[Path | None, typer.Option("--predictions", help="Write one row per test job and predictor to this Parquet.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option("--predictions", help="Write one row per test job and predictor to this Parquet.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a whole log: jobs arrive in order, forecasts use only what had ended; every predictor beside every baseline."""
@@ -213,7 +221,9 @@ def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> N
 
 
 @app.command()
-def predict(bundle: Annotated[Path, typer.Option("--bundle", help="Folder of the bundle, for example var/bundles/NAME/current.")]) -> None:
+def predict(
+    bundle: Annotated[Path, typer.Option("--bundle", help="Folder of the bundle, for example var/bundles/NAME/current.")],
+) -> None:
     """Read jobs as JSON lines, write forecasts as JSON lines; a job that cannot be read gets an error line of its own."""
     from runcast.scheduler.predictor import Predictor
 

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from runcast import night
 from runcast.data.settings import Settings
@@ -121,40 +124,51 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "verdict": verdict.get("text", ""),
                 "version": version,
                 "champion": kind in stages.get("promote", {}).get("champions", {}),
+                "serves": stages.get("export", {}).get("model_version"),
                 "bundle": stages.get("export", {}).get("bundle"),
             }
         )
     return rows
 
 
-def status_table(rows: Sequence[Record]) -> Table:
-    table = Table("cluster", "night", "model", "jobs", "factor: all", "recurring", "best baseline", "at 8.9 %", "at 10.8 %", "verdict", "version")
-    last = None
+def status_table(rows: Sequence[Record]) -> Group:
+    """A table of the nights' models, why some of them did not pass, and the bundles that serve."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in ("cluster", "model", "jobs", "factor", "recurring", "baseline", "8.9 %", "10.8 %", "gate", "version"):
+        table.add_column(title, justify="left" if title in ("cluster", "model", "gate") else "right", no_wrap=True)
+    reasons, bundles, last = [], {}, None
     for row in rows:
-        fresh = row["cluster"] != last
-        last = row["cluster"]
         if row["model"] is None:
-            table.add_row(row["cluster"], row["day"], "", "", "", "", "", "", "", f"[red]{escape(row['verdict'])}[/]", "")
+            table.add_row(row["cluster"], "–", *[""] * 6, "[red]stopped[/]", "")
+            reasons.append(f"{row['cluster']}, {row['day']}: {row['verdict']}")
             continue
-        everything, recurring = row["all"] or {}, row["recurring"] or {}
-        version = f"{row['version']}{' champion' if row['champion'] else ''}" if row["version"] else "–"
+        everything, recurring, passed = row["all"] or {}, row["recurring"] or {}, row["verdict"] == "passed"
         table.add_row(
-            row["cluster"] if fresh else "",
-            row["day"] if fresh else "",
+            row["cluster"] if row["cluster"] != last else "",
             row["model"],
             str(row["jobs"]),
             factor(everything.get("error_factor")),
             factor(recurring.get("error_factor")),
-            f"{factor(row['best_baseline_value'])} {row['best_baseline'] or ''}",
+            factor(row["best_baseline_value"]),
             percent(row["coverage"].get("0.089")),
             percent(row["coverage"].get("0.108")),
-            escape(row["verdict"]),
-            version,
+            "[green]champion[/]" if row["champion"] else "passed" if passed else "[yellow]not passed[/]",
+            row["version"] or "–",
         )
-    return table
+        last = row["cluster"]
+        bundles[row["cluster"]] = (
+            f"{row['cluster']}, night of {row['day']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
+        )
+        if not passed:
+            reasons.append(f"{row['cluster']}, {row['model']}: {row['verdict']}")
+    legend = (
+        "factor: exp(mean |ln(p50 / runtime)|) on all test jobs, on recurring ones, and of the best baseline; "
+        "8.9 %, 10.8 %: share of jobs, surest first, at that median error"
+    )
+    return Group(table, *[Text(line) for line in (legend, "", *bundles.values(), *reasons)])
 
 
-def nights_table(settings: Settings, names: Sequence[str], day: str) -> Table:
+def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:
     """The table that `make run` and `runcast nightly` end with."""
     return status_table([row for name in names for row in night_rows(settings, name, day)])
 
@@ -165,7 +179,7 @@ def what_next(settings: Settings, name: str, day: str) -> str:
         [
             f"Report:  {report_path(settings, name, day)}   (opens without a network)",
             f"Bundle:  {settings.bundles / name / 'current'}",
-            "Ask it:  echo '{\"user\": \"ada\", \"cpu_count\": 8, \"submit_time\": \"2026-07-01T09:00:00Z\"}' \\",
+            'Ask it:  echo \'{"user": "ada", "cpu_count": 8, "submit_time": "2026-07-01T09:00:00Z"}\' \\',
             f"           | .venv/bin/runcast predict --bundle {settings.bundles / name / 'current'}",
             "Browse:  make ui            (Airflow and MLflow on loopback)",
             "Yours:   README.md, 'Your own cluster in five minutes'",
@@ -178,8 +192,19 @@ def record_lines(record: Record) -> str:
     return "\n".join(f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in record.items())
 
 
+#: What a person wants to know of each stage, by the keys of its record.
+_TOLD = {
+    "ingest": ("rows_in", "accepted", "rejected", "ended", "open", "partitions"),
+    "quality": ("rows", "checks", "stops_count", "warns_count"),
+    "features": ("jobs", "features", "feature_version"),
+    "evaluate": ("jobs", "report"),
+    "register": ("versions",),
+    "promote": ("champions",),
+    "export": ("model_version", "bundle"),
+}
+
+
 def stage_line(record: Record) -> str:
     """Say in one line what a stage did."""
-    known = {"cluster", "day", "stage"}
-    plain = [f"{key} {value}" for key, value in record.items() if key not in known and isinstance(value, (int, float, str)) and value != ""]
-    return f"  {record['stage']}: {', '.join(plain[:8])}"
+    told = _TOLD.get(record["stage"], ("served_by", "jobs", "censored_jobs"))
+    return f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}))
