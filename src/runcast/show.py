@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
@@ -133,7 +132,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
 
 def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, and the bundles that serve."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
     for title in ("cluster", "model", "jobs", "factor", "recurring", "baseline", "8.9 %", "10.8 %", "gate", "version"):
         table.add_column(title, justify="left" if title in ("cluster", "model", "gate") else "right", no_wrap=True)
     reasons, bundles, last = [], {}, None
