@@ -46,7 +46,7 @@ class Log:
         """Return what the sweep reads: no job starts or ends before it was submitted."""
         submit, outcome = self.submit_us, outcome_codes(self.label, self.state)
         start, end = np.maximum(self.start_us, submit), np.maximum(self.end_us, submit)
-        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count)
+        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count, self.time_limit_s)
 
 
 def read_log(jobs: pd.DataFrame) -> Log:
