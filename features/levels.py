@@ -21,10 +21,12 @@ import numpy as np
 MASK = 2**64 - 1
 _DIGITS = re.compile(r"\d+")
 
-#: Parts in the order both faces keep them, with the canonical columns each reads.
+#: Parts in the order both faces keep them, with the canonical columns each reads. `name` is the working directory, or the job
+#: name where the log has none; `job_name` is the job name beside a working directory, so that no two levels are the same.
 PARTS: dict[str, tuple[str, ...]] = {
     "user": ("user",),
-    "name": ("job_name", "work_dir"),
+    "name": ("work_dir", "job_name"),
+    "job_name": ("work_dir", "job_name"),
     "name_shape": ("job_name",),
     "dir_shape": ("work_dir",),
     "group": ("group",),
@@ -81,9 +83,9 @@ LEVELS: tuple[Level, ...] = (
     Level("user_name_size_limit", ("user", "name", "size", "limit"), _FINE),
     Level("user_name_size", ("user", "name", "size"), ()),
     Level("user_name", ("user", "name"), (*_FINE, *_SERIES, *SIBLING_STATS)),
+    Level("user_job_name", ("user", "job_name"), _FINE),
     Level("user_dir_name_shape", ("user", "dir_shape", "name_shape"), _FINE),
     Level("user_name_shape_size", ("user", "name_shape", "size"), _FINE),
-    Level("user_dir_shape", ("user", "dir_shape"), _FINE),
     Level("array", ("array",), (*_FINE, *_SERIES, *SIBLING_STATS)),
     Level("user_size_limit", ("user", "size", "limit"), (*_FINE, *_SERIES, *SIBLING_STATS)),
     Level("user_size", ("user", "size"), _FINE),

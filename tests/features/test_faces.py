@@ -125,7 +125,8 @@ def _local(row: Row) -> datetime:
 def _part(row: Row, part: str, clock: str) -> Any:
     return {
         "user": row["user"],
-        "name": row["work_dir"] if row["job_name"] is None else row["job_name"],
+        "name": row["job_name"] if row["work_dir"] is None else row["work_dir"],
+        "job_name": None if row["work_dir"] is None else row["job_name"],
         "name_shape": _shape(row["job_name"]),
         "dir_shape": _shape(row["work_dir"]),
         "group": row["group"],
