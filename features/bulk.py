@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from runcast.features.history import Ints, after_each_end, log_units
+from runcast.features.history import after_each_end
 from runcast.features.levels import BURST_GAP_US, ENDED_STATS, LEVELS, RESOURCE_UNITS, RING, RUNS_CAP, US, hash_text
 from runcast.features.matrix import OPEN_US
 from runcast.features.reading import Log, check_columns, level_keys, number_parts, read_calendar, read_log, read_texts
@@ -15,6 +15,7 @@ from runcast.features.slots import (
     COUNTS,
     END,
     FIXED,
+    FRESH_SUBMIT,
     LOGS,
     OUTCOMES,
     RUNNING_START,
@@ -30,8 +31,8 @@ from runcast.features.slots import (
     SlotStore,
 )
 from runcast.features.state import REMEMBERED, Known, OpenJob, State
-from runcast.features.sweep import Jobs
-from runcast.features.timeline import Timeline, differs
+from runcast.features.sweep import Jobs, Past
+from runcast.features.timeline import Ints, Timeline, differs
 
 
 def state_of(jobs: pd.DataFrame, clock: str, time_zone: str, as_of_us: int) -> State:
@@ -62,7 +63,7 @@ def state_of(jobs: pd.DataFrame, clock: str, time_zone: str, as_of_us: int) -> S
 
 def _as_of(jobs: Jobs, as_of_us: int) -> Jobs:
     start, end = (np.where(times < as_of_us, times, OPEN_US) for times in (jobs.start_us, jobs.end_us))
-    return Jobs(jobs.submit_us, start, end, jobs.runtime_s, jobs.outcome, jobs.gpu_count, jobs.cpu_count)
+    return Jobs(jobs.submit_us, start, end, jobs.runtime_s, jobs.outcome, jobs.gpu_count, jobs.cpu_count, jobs.time_limit_s)
 
 
 class _Events:
@@ -72,12 +73,8 @@ class _Events:
         self._jobs = jobs
         order = np.argsort(jobs.submit_us, kind="stable")
         self._submitted = Timeline((order, jobs.submit_us[order]))
-        self._runtime = jobs.runtime_s.astype(np.float32)
-        past = np.flatnonzero((jobs.end_us != OPEN_US) & (self._runtime > 0))
-        past = past[np.lexsort((jobs.outcome[past], self._runtime[past], jobs.end_us[past]))]
-        self._ended = Timeline((past, jobs.end_us[past]))
-        self._logs = np.zeros(len(order), np.int64)
-        self._logs[past] = log_units(self._runtime[past])
+        self._past = Past(jobs)
+        self._ended = Timeline((self._past.job, self._past.end_us))
         self._has_started = jobs.start_us != OPEN_US
         self._is_open = jobs.end_us == OPEN_US
 
@@ -101,15 +98,14 @@ class _Events:
         is_burst = differs(walk.key)
         is_burst[1:] |= time[1:] - time[:-1] > BURST_GAP_US
         burst = last - np.maximum.accumulate(np.where(is_burst, np.arange(len(time)), 0))[last] + 1
-        gap_1, gap_2 = (latest[0] - latest[1]) / US, (latest[1] - latest[2]) / US
-        long, short = np.maximum(gap_1, gap_2), np.minimum(gap_1, gap_2)
+        gap, before = (latest[0] - latest[1]) / US, (latest[1] - latest[2]) / US
+        long, short = np.maximum(gap, before), np.minimum(gap, before)
         key = code[walk.job[walk.first]]
         for column, values in zip((SUBMIT_1, SUBMIT_2, SUBMIT_3), latest, strict=True):
             slots.times[key, column] = values
         slots.counts[key, SUBMITTED], slots.counts[key, BURST] = n, burst
-        ratio = np.divide(short, long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
-        stats = {"gap_1_s": gap_1, "gap_2_s": gap_2, "gap_ratio": ratio}
-        stats |= {"submitted_n": np.minimum(n, RUNS_CAP), "burst_n": np.minimum(burst, RUNS_CAP)}
+        stats = {"gap_s": gap, "submitted_n": np.minimum(n, RUNS_CAP), "burst_n": np.minimum(burst, RUNS_CAP)}
+        stats["gap_ratio"] = np.divide(short, long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
         for name, values in stats.items():
             slots.ready[key, COLUMN[name]] = values
 
@@ -118,20 +114,19 @@ class _Events:
         jobs = walk.job
         last = np.append(walk.first[1:], len(jobs))[: len(walk.first)] - 1
         rank = np.arange(len(jobs)) - walk.first[walk.key]
-        runtime, outcome, logs = self._runtime[jobs], self._jobs.outcome[jobs], self._logs[jobs]
-        stats = after_each_end(rank, runtime, logs, outcome, set(ENDED_STATS))
+        runs, fresh = self._past.runs(jobs, walk.key, rank)
+        stats = after_each_end(runs, set(ENDED_STATS))
         key, n = code[jobs[walk.first]], last - walk.first + 1
         for name, values in stats.items():
             slots.ready[key, COLUMN[name]] = values[last + 1]
         bits = np.zeros(len(last), np.int64)
         for k in range(RING):
-            there, at = n > k, np.maximum(last - k, 0)
-            slots.ready[key, k] = np.where(there, runtime[at], np.float32(np.nan))
-            bits |= np.where(there, outcome[at].astype(np.int64) << 2 * k, 0)
+            bits |= np.where(n > k, runs.outcome[np.maximum(last - k, 0)].astype(np.int64) << 2 * k, 0)
         slots.counts[key, RUNS], slots.counts[key, OUTCOMES] = n, bits
-        slots.sums[key, LOGS] = walk.so_far(logs, last)
-        slots.sums[key, SQUARES] = walk.so_far(logs * logs, last)
+        slots.sums[key, LOGS] = walk.so_far(runs.logs, last)
+        slots.sums[key, SQUARES] = walk.so_far(runs.logs * runs.logs, last)
         slots.times[key, END] = self._jobs.end_us[jobs[last]]
+        slots.times[key, FRESH_SUBMIT] = self._jobs.submit_us[fresh[last]]
 
     def _siblings(self, code: Ints, slots: SlotArrays) -> None:
         has_key = code >= 0

@@ -12,7 +12,7 @@ from typing import Literal
 
 from runcast.data.columns import BY_NAME
 from runcast.features.errors import FeatureReadsFuture
-from runcast.features.levels import ENDED_STATS, LEVELS, NEAREST, Level
+from runcast.features.levels import ENDED_STATS, LEVELS, NEAREST, SLOT_LEVELS, SLOT_STATS, SLOTS
 
 Family = Literal["submission", "request", "topology", "array", "load", "history", "periodicity", "siblings"]
 
@@ -52,7 +52,7 @@ _SIZE = ("gpu_count", "cpu_count", "node_count")
 _NEAREST = ("user", "group", "queue", "job_name", "work_dir", *_SIZE, "time_limit_s")
 _GPUS = ("submit_time", "start_time", "end_time", "gpu_count")
 _CPUS = ("submit_time", "start_time", "end_time", "cpu_count")
-_ENDED = ("end_time", "runtime_s", "state", "label")
+_ENDED = ("submit_time", "end_time", "runtime_s", "time_limit_s", "state", "label")
 
 _OWN: tuple[Feature, ...] = (
     Feature("hour_of_day", "h", "submission", ("submit_time",), "Local time of day, in hours and whole minutes."),
@@ -100,14 +100,22 @@ _OWN: tuple[Feature, ...] = (
     Feature("last_two_mean_s_by_user", "s", "history", ("user",), "Mean of the user's last two ended runs, or of one.", _ENDED),
 )  # fmt: skip
 
+_ORDINALS = ("latest", "second latest", "third latest", "fourth latest", "fifth latest", "sixth latest", "seventh latest")
+
 #: statistic -> unit, family, meaning; "%s" is the level in words
 _STATS: dict[str, tuple[str, Family, str]] = {
-    "last_1_s": ("s", "history", "Runtime of the latest ended run of the same %s."),
-    "last_2_s": ("s", "history", "Runtime of the second latest ended run of the same %s."),
-    "last_3_s": ("s", "history", "Runtime of the third latest ended run of the same %s."),
+    **{
+        f"last_{k}_s": ("s", "history", f"Runtime of the {word} ended run of the same %s.")
+        for k, word in enumerate(_ORDINALS, start=1)
+    },
     "median_7_s": ("s", "history", "Median runtime of the last 7 ended runs of the same %s."),
-    "min_7_s": ("s", "history", "Shortest of the last 7 ended runs of the same %s."),
-    "max_7_s": ("s", "history", "Longest of the last 7 ended runs of the same %s."),
+    "mode_7_s": (
+        "s",
+        "history",
+        "Of the last 7 ended runs of the same %s the one within 25 %% of most of them, the latest of such.",
+    ),
+    "mode_share_7": ("", "history", "Share of the last 7 ended runs of the same %s that lie within 25 %% of that one."),
+    "log_mean_7": ("", "history", "Mean ln(runtime) of the last 7 ended runs of the same %s."),
     "log_std_7": ("", "history", "Population standard deviation of ln(runtime) of the last 7 ended runs of the same %s."),
     "log_mean": ("", "history", "Mean ln(runtime) of all ended runs of the same %s."),
     "log_std": ("", "history", "Population standard deviation of ln(runtime) of all ended runs of the same %s."),
@@ -118,15 +126,22 @@ _STATS: dict[str, tuple[str, Family, str]] = {
         "Share of the last 7 ended runs of the same %s that ended by themselves without completing.",
     ),
     "last_outcome": ("", "history", "Outcome of the latest ended run of the same %s: 0 completed, 1 failed, 2 cut from outside."),
+    "last_limit_share": ("", "history", "Runtime over time limit of the latest ended run of the same %s; null without a limit."),
+    "fresh_s": ("s", "history", "Runtime of that ended run of the same %s which was submitted last."),
     "age_s": ("s", "history", "Time since the latest run of the same %s ended."),
+    "fresh_age_s": ("s", "history", "Time since that ended run of the same %s which was submitted last was submitted."),
     "since_submit_s": ("s", "periodicity", "Time since the latest earlier submission of the same %s."),
-    "gap_1_s": ("s", "periodicity", "Time between the two latest earlier submissions of the same %s."),
-    "gap_2_s": ("s", "periodicity", "Time between the second and third latest earlier submissions of the same %s."),
-    "gap_ratio": ("", "periodicity", "Shorter over longer of those two gaps, 1 for a steady rhythm, of the same %s."),
+    "since_third_s": ("s", "periodicity", "Time since the third latest earlier submission of the same %s."),
+    "gap_s": ("s", "periodicity", "Time between the two latest earlier submissions of the same %s."),
+    "gap_ratio": (
+        "",
+        "periodicity",
+        "Shorter over longer of the two latest gaps between submissions of the same %s; steady is 1.",
+    ),
     "burst_n": (
         "",
         "periodicity",
-        "Earlier submissions of the same %s in one unbroken burst (gaps up to 60 s) that reaches the submission.",
+        "Earlier submissions of the same %s in one burst (gaps up to 60 s) that reaches the submission.",
     ),
     "submitted_n": ("", "periodicity", "Earlier submissions of the same %s, counted up to 64."),
     "running_n": ("", "siblings", "Jobs of the same %s running at submission."),
@@ -141,19 +156,40 @@ _OF_OTHERS: dict[Family, tuple[str, ...]] = {
 }
 
 
-def _of_level(level: Level) -> tuple[Feature, ...]:
-    words = level.name.replace("_", ", ") if level.parts else "cluster"
+def _of_level(name: str, words: str, columns: tuple[str, ...], stats: tuple[str, ...]) -> tuple[Feature, ...]:
     found = []
-    for stat in level.stats:
+    for stat in stats:
         unit, family, meaning = _STATS[stat]
-        own = level.reads if stat in ENDED_STATS else tuple(dict.fromkeys((*level.reads, "submit_time")))
-        found.append(Feature(f"{stat}_by_{level.name}", unit, family, own, meaning % words, (*level.reads, *_OF_OTHERS[family])))
+        own = columns if stat in ENDED_STATS else tuple(dict.fromkeys((*columns, "submit_time")))
+        found.append(Feature(f"{stat}_by_{name}", unit, family, own, meaning % words, (*columns, *_OF_OTHERS[family])))
     return tuple(found)
 
 
-FEATURES: tuple[Feature, ...] = (*_OWN, *(feature for level in LEVELS for feature in _of_level(level)))
+_IN_SLOTS = tuple(dict.fromkeys(column for level in LEVELS if level.name in SLOT_LEVELS for column in level.reads))
+_SLOTS: tuple[Feature, ...] = tuple(
+    feature
+    for slot in SLOTS
+    for feature in (
+        Feature(
+            f"level_of_{slot}",
+            "",
+            "history",
+            _IN_SLOTS,
+            f"Which level {slot} is, by its place in LEVELS: the next that knows more runs than the one before.",
+            _ENDED,
+        ),
+        *_of_level(slot, f"key as {slot}", _IN_SLOTS, SLOT_STATS),
+    )
+)
+_LEVELS: tuple[Feature, ...] = tuple(
+    feature
+    for level in LEVELS
+    for feature in _of_level(level.name, level.name.replace("_", ", ") if level.parts else "cluster", level.reads, level.stats)
+)
+
+FEATURES: tuple[Feature, ...] = (*_OWN, *_SLOTS, *_LEVELS)
 NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
-OWN_COUNT = len(_OWN)
+OWN_COUNT, SLOT_COUNT = len(_OWN), len(_SLOTS)
 if len(set(NAMES)) != len(NAMES):
     raise ValueError("two features of one name: " + ", ".join(sorted({name for name in NAMES if NAMES.count(name) > 1})))
 
@@ -183,5 +219,5 @@ COLUMNS_READ: tuple[str, ...] = tuple(
 
 def feature_version() -> str:
     """Return the hash of names, definitions and code version, 16 hex digits; it changes when any number may."""
-    text = repr((CODE_VERSION, FEATURES, CATEGORIES, LEVELS, NEAREST))
+    text = repr((CODE_VERSION, FEATURES, CATEGORIES, LEVELS, NEAREST, SLOT_LEVELS))
     return sha256(text.encode()).hexdigest()[:16]

@@ -4,10 +4,12 @@ Every sum is of integers, every other step is one that IEEE 754 rounds in one wa
 which goes one event at a time, arrives at the same bits. The one logarithm, of a runtime, is taken by `log_units` in both.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.features.levels import CENSORED, FAILED, LOG_UNITS, RING, RUNS_CAP
+from runcast.features.levels import CENSORED, FAILED, LOG_UNITS, RING, RUNS_CAP, WITHIN
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
@@ -26,33 +28,55 @@ def log_units(runtime_s: Floats32) -> Ints:
     return units
 
 
-def after_each_end(
-    rank: Ints, runtime_s: Floats32, logs: Ints, outcome: NDArray[np.int8], wanted: set[str]
-) -> dict[str, Floats32]:
+@dataclass(frozen=True)
+class Runs:
+    """Ended runs sorted by (key, end): which of its key each is, counted from 0, and what is remembered of it.
+
+    `limit_share` is runtime over limit; `fresh_s` the runtime of that of the key's runs so far which was submitted last.
+    """
+
+    rank: Ints
+    runtime_s: Floats32
+    logs: Ints
+    outcome: NDArray[np.int8]
+    limit_share: Floats32
+    fresh_s: Floats32
+
+
+def after_each_end(runs: Runs, wanted: set[str]) -> dict[str, Floats32]:
     """Return the ended statistics of a key after each end of it, between an element for a key where nothing has ended and one,
     the last, for a job without the key.
 
-    All arrays are sorted by (key, end); `rank` counts the ends of the key before this one. Beside the wanted statistics there are
-    always `median_7_s`, `log_std_7` and `ring_n`.
+    Beside the wanted statistics there are always `median_7_s`, `log_std_7` and `ring_n`.
     """
-    n = rank + 1
+    rank, n = runs.rank, runs.rank + 1
     ring_n = np.minimum(n, RING)
-    lags = [runtime_s, *(_lag(runtime_s, rank, k) for k in range(1, RING))]
-    found: dict[str, NDArray[np.generic]] = {"ring_n": ring_n, "runs": np.minimum(n, RUNS_CAP), "last_outcome": outcome}
-    found |= {f"last_{k + 1}_s": np.where(np.isinf(lags[k]), np.float32(np.nan), lags[k]) for k in range(3)}
-    found |= _ring(lags, ring_n)
-    sums, squares = _running(logs), _running(logs * logs)
+    lags = [runs.runtime_s, *(_lag(runs.runtime_s, rank, k) for k in range(1, RING))]
+    found: dict[str, NDArray[np.generic]] = {
+        "ring_n": ring_n,
+        "runs": np.minimum(n, RUNS_CAP),
+        "median_7_s": _median(lags, ring_n),
+    }
+    found |= {"last_outcome": runs.outcome, "last_limit_share": runs.limit_share, "fresh_s": runs.fresh_s}
+    for k in range(1, RING + 1):
+        if f"last_{k}_s" in wanted:
+            found[f"last_{k}_s"] = np.where(rank >= k - 1, lags[k - 1], np.float32(np.nan))
+    if "mode_7_s" in wanted:
+        found["mode_7_s"], found["mode_share_7"] = _mode(lags, rank, ring_n)
+    sums, squares = _running(runs.logs), _running(runs.logs * runs.logs)
     at = np.arange(len(rank))
     start = at + 1 - ring_n
     ring_sum, ring_square = sums[1:] - sums.take(start), squares[1:] - squares.take(start)
     found["log_std_7"] = np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS
+    found["log_mean_7"] = ring_sum / ring_n / LOG_UNITS
     if "log_mean" in wanted:
         mean = (sums[1:] - sums.take(at - rank)) / n
         square = (squares[1:] - squares.take(at - rank)) / n
         found["log_mean"] = mean / LOG_UNITS
         found["log_std"] = np.sqrt(np.maximum(square - mean * mean, 0.0)) / LOG_UNITS
-    failed = _running(outcome == FAILED)
-    found["failed_share_7"] = (failed[1:] - failed.take(start)) / ring_n
+    if "failed_share_7" in wanted:
+        failed = _running(runs.outcome == FAILED)
+        found["failed_share_7"] = (failed[1:] - failed.take(start)) / ring_n
     always = {"median_7_s", "log_std_7", "ring_n"}
     return {name: _with_none(name, values) for name, values in found.items() if name in wanted or name in always}
 
@@ -71,19 +95,33 @@ def _lag(values: Floats32, rank: Ints, k: int) -> Floats32:
     return lagged
 
 
-def _ring(lags: list[Floats32], ring_n: Ints) -> dict[str, NDArray[np.generic]]:
-    """Return median (mean of the middle two where they are even), minimum and maximum of the first `ring_n` of seven columns."""
+def _median(lags: list[Floats32], ring_n: Ints) -> Floats32:
+    """Return the median of the first `ring_n` of seven columns, the mean of the middle two where they are even."""
     ascending = list(lags)
     for low, high in SORT_7:
         ascending[low], ascending[high] = np.minimum(ascending[low], ascending[high]), np.maximum(ascending[low], ascending[high])
-    median, most = ascending[RING // 2], ascending[-1]
+    median = ascending[RING // 2]
     short = np.flatnonzero(ring_n < RING)
     if len(short):
         n, row = ring_n[short], np.arange(len(short))
-        few = np.stack([column[short] for column in ascending])
+        few = np.stack([column[short] for column in ascending[: RING // 2 + 1]])
         median[short] = (few[(n - 1) // 2, row].astype(np.float64) + few[n // 2, row].astype(np.float64)) * 0.5
-        most[short] = few[n - 1, row]
-    return {"median_7_s": median, "min_7_s": ascending[0], "max_7_s": most}
+    return median
+
+
+def _mode(lags: list[Floats32], rank: Ints, ring_n: Ints) -> tuple[Floats32, Floats]:
+    """Return the lag that is within 25 % of most lags, the latest of such, and the share of them."""
+    bounds = [(lag * WITHIN[0], lag * WITHIN[1]) for lag in lags]
+    best, best_hits = lags[0].copy(), np.zeros(len(rank), np.int8)
+    for k, lag in enumerate(lags):
+        hits = np.ones(len(rank), np.int8)
+        for other, (low, high) in enumerate(bounds):
+            if other != k:
+                hits += (lag >= low) & (lag <= high)
+        better = (hits > best_hits) & (rank >= k)
+        np.copyto(best, lag, where=better)
+        np.copyto(best_hits, hits, where=better)
+    return best, best_hits / ring_n
 
 
 def _running(values: NDArray[np.generic]) -> Ints:

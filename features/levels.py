@@ -16,13 +16,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+
 MASK = 2**64 - 1
 _DIGITS = re.compile(r"\d+")
 
-#: Parts in the order both faces keep them, with the canonical columns each reads.
+#: Parts in the order both faces keep them, with the canonical columns each reads. `name` is the working directory, or the job
+#: name where the log has none; `job_name` is the job name beside a working directory, so that no two levels are the same.
 PARTS: dict[str, tuple[str, ...]] = {
     "user": ("user",),
-    "name": ("job_name", "work_dir"),
+    "name": ("work_dir", "job_name"),
+    "job_name": ("work_dir", "job_name"),
     "name_shape": ("job_name",),
     "dir_shape": ("work_dir",),
     "group": ("group",),
@@ -35,31 +39,21 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 #: Statistics that change only when a job of the key ends.
 ENDED_STATS = (
-    "last_1_s", "last_2_s", "last_3_s", "median_7_s", "min_7_s", "max_7_s", "log_std_7",
-    "log_mean", "log_std", "runs", "failed_share_7", "last_outcome",
+    "last_1_s", "last_2_s", "last_3_s", "last_4_s", "last_5_s", "last_6_s", "last_7_s",
+    "median_7_s", "mode_7_s", "mode_share_7", "log_mean_7", "log_std_7", "log_mean", "log_std",
+    "runs", "failed_share_7", "last_outcome", "last_limit_share", "fresh_s",
 )  # fmt: skip
-#: Statistics that change only when a job of the key is submitted.
-SUBMITTED_STATS = ("gap_1_s", "gap_2_s", "gap_ratio", "submitted_n")
-#: Statistics that also change with the moment of asking.
-TIMED_STATS = ("age_s", "since_submit_s", "burst_n", "running_n", "waiting_n", "running_mean_s", "running_latest_s")
+#: Statistics that change with the moment of asking, as the latest end or submission recedes.
+AGE_STATS = ("age_s", "fresh_age_s")
+RHYTHM_STATS = ("since_submit_s", "since_third_s", "gap_s", "gap_ratio", "burst_n", "submitted_n")
+SIBLING_STATS = ("running_n", "waiting_n", "running_mean_s", "running_latest_s")
 
 _FINE = (
-    "last_1_s",
-    "last_2_s",
-    "last_3_s",
-    "median_7_s",
-    "min_7_s",
-    "max_7_s",
-    "log_std_7",
-    "runs",
-    "failed_share_7",
-    "last_outcome",
-    "age_s",
-)
-_MIDDLE = (*_FINE, "log_mean", "log_std")
-_COARSE = ("last_1_s", "median_7_s", "log_std_7", "log_mean", "log_std", "failed_share_7", "age_s")
-_RHYTHM = ("since_submit_s", "gap_1_s", "gap_2_s", "gap_ratio", "burst_n")
-_SIBLINGS = ("running_n", "waiting_n", "running_mean_s", "running_latest_s")
+    "last_1_s", "last_2_s", "median_7_s", "mode_7_s", "mode_share_7", "log_mean_7", "log_std_7", "runs", "failed_share_7",
+    "last_outcome", "last_limit_share", "fresh_s", "age_s", "since_submit_s", "since_third_s",
+)  # fmt: skip
+_COARSE = ("last_1_s", "median_7_s", "mode_7_s", "log_mean_7", "log_mean", "log_std", "age_s")
+_SERIES = ("gap_s", "gap_ratio", "burst_n", "submitted_n")
 
 
 @dataclass(frozen=True)
@@ -79,39 +73,47 @@ class Level:
         return hash_text("level", self.name)
 
     @property
-    def has_rhythm(self) -> bool:
-        return any(stat in self.stats for stat in (*SUBMITTED_STATS, *_RHYTHM, *_SIBLINGS))
-
-    @property
     def has_siblings(self) -> bool:
-        return any(stat in self.stats for stat in _SIBLINGS)
+        return any(stat in self.stats for stat in SIBLING_STATS)
 
 
-#: Most specific first. Rhythm and siblings stand where a job is likely to be one of a series, and at the coarse levels that
-#: logs without users still have.
+#: Most specific first. Coarse levels yield few statistics, since more of them were measured to make models worse; siblings stand
+#: where a job is likely to be one of a series, and at the coarse levels that logs without users still have.
 LEVELS: tuple[Level, ...] = (
-    Level("user_name_size_limit", ("user", "name", "size", "limit"), (*_FINE, *_RHYTHM)),
-    Level("user_name_size", ("user", "name", "size"), _FINE),
-    Level("user_name", ("user", "name"), (*_FINE, "submitted_n", *_RHYTHM, *_SIBLINGS)),
-    Level("user_name_shape", ("user", "name_shape"), _FINE),
-    Level("user_dir_shape", ("user", "dir_shape"), _FINE),
-    Level("array", ("array",), (*_FINE, "submitted_n", *_RHYTHM, *_SIBLINGS)),
-    Level("user_size_limit", ("user", "size", "limit"), (*_MIDDLE, *_RHYTHM, *_SIBLINGS)),
-    Level("user_size", ("user", "size"), _MIDDLE),
-    Level("user_limit", ("user", "limit"), _MIDDLE),
+    Level("user_name_size_limit", ("user", "name", "size", "limit"), _FINE),
+    Level("user_name_size", ("user", "name", "size"), ()),
+    Level("user_name", ("user", "name"), (*_FINE, *_SERIES, *SIBLING_STATS)),
+    Level("user_job_name", ("user", "job_name"), _FINE),
+    Level("user_dir_name_shape", ("user", "dir_shape", "name_shape"), _FINE),
+    Level("user_name_shape_size", ("user", "name_shape", "size"), _FINE),
+    Level("array", ("array",), (*_FINE, *_SERIES, *SIBLING_STATS)),
+    Level("user_size_limit", ("user", "size", "limit"), (*_FINE, *_SERIES, *SIBLING_STATS)),
+    Level("user_size", ("user", "size"), _FINE),
+    Level("user_limit", ("user", "limit"), _FINE),
+    Level("user", ("user",), (*_FINE, *_SERIES, *SIBLING_STATS)),
     Level("user_hour", ("user", "hour"), _COARSE),
-    Level("user", ("user",), (*_MIDDLE, "submitted_n", *_RHYTHM, *_SIBLINGS)),
     Level("name_shape_size", ("name_shape", "size"), _COARSE),
-    Level("group_size_limit", ("group", "size", "limit"), (*_MIDDLE, *_RHYTHM)),
-    Level("group_size", ("group", "size"), (*_MIDDLE, *_RHYTHM)),
-    Level("group", ("group",), (*_COARSE, *_RHYTHM, *_SIBLINGS)),
-    Level("queue_size_limit", ("queue", "size", "limit"), (*_MIDDLE, *_RHYTHM)),
-    Level("queue", ("queue",), (*_COARSE, *_SIBLINGS)),
-    Level("size_limit", ("size", "limit"), (*_MIDDLE, *_RHYTHM)),
-    Level("size", ("size",), (*_MIDDLE, *_RHYTHM)),
-    Level("everything", (), (*_COARSE, *_RHYTHM, *_SIBLINGS)),
+    Level("group_size_limit", ("group", "size", "limit"), _FINE),
+    Level("group_size", ("group", "size"), _FINE),
+    Level("queue_size_limit", ("queue", "size", "limit"), _FINE),
+    Level("group", ("group",), (*_COARSE, *SIBLING_STATS)),
+    Level("queue", ("queue",), (*_COARSE, *SIBLING_STATS)),
+    Level("size_limit", ("size", "limit"), (*_COARSE, "since_submit_s", "burst_n")),
+    Level("size", ("size",), (*_COARSE, "since_submit_s", "burst_n")),
+    Level("everything", (), (*_COARSE, "since_submit_s", "since_third_s", "burst_n", *SIBLING_STATS)),
 )
 LEVEL_NAMES: tuple[str, ...] = tuple(level.name for level in LEVELS)
+
+#: Slots: for each job the first levels, most specific first, that know something and each more runs than the one before. They
+#: say the same things whatever a job's levels are, with all of the ring: what candidates for a forecast are drawn from.
+SLOTS: tuple[str, ...] = ("slot_1", "slot_2", "slot_3")
+SLOT_LEVELS: tuple[str, ...] = tuple(
+    name for name in LEVEL_NAMES if name not in ("user_name_size", "user_hour", "name_shape_size")
+)
+SLOT_STATS: tuple[str, ...] = (
+    *(f"last_{k}_s" for k in range(1, 8)), "median_7_s", "mode_7_s", "mode_share_7", "log_std_7", "runs", "failed_share_7",
+    "last_outcome", "fresh_s", "age_s", "fresh_age_s", "since_submit_s", "since_third_s", *SIBLING_STATS,
+)  # fmt: skip
 
 #: The chain of the plain baseline: the most specific of these that has any ended run gives `nearest_median_s`.
 NEAREST: tuple[str, ...] = (
@@ -120,6 +122,7 @@ NEAREST: tuple[str, ...] = (
 )  # fmt: skip
 
 RING = 7  # runs remembered one by one
+WITHIN = (np.float32(0.75), np.float32(1.25))  # a value this many times another is within 25 % of it
 LOG_UNITS = 2**14  # ln(runtime) is summed as integers of 1/16384, so that no sum depends on its order
 RUNS_CAP = 64  # counts above it say how long the log is, not how well the key is known
 BURST_GAP_US = 60_000_000  # submissions of a key at most this far apart are one burst

@@ -70,10 +70,10 @@ class JobReader:
     def keys(self, job: Job, request: Request) -> Asked:
         get = job.get
         name, work_dir = get("job_name"), get("work_dir")
-        named = self._of_text("name", name) or self._of_text("name", work_dir)
         parts = (
             self._of_text("user", get("user")),
-            named,
+            self._of_text("name", work_dir or name),
+            self._of_text("job_name", name) if work_dir else 0,
             self._of_text("name_shape", name, fold_digits),
             self._of_text("dir_shape", work_dir, fold_digits),
             self._of_text("group", get("group")),

@@ -46,7 +46,7 @@ class Log:
         """Return what the sweep reads: no job starts or ends before it was submitted."""
         submit, outcome = self.submit_us, outcome_codes(self.label, self.state)
         start, end = np.maximum(self.start_us, submit), np.maximum(self.end_us, submit)
-        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count)
+        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count, self.time_limit_s)
 
 
 def read_log(jobs: pd.DataFrame) -> Log:
@@ -93,8 +93,9 @@ def read_texts(jobs: pd.DataFrame) -> tuple[dict[str, Keys], dict[str, Categorie
         "queue": _hashed("queue", *codes["queue"]),
         "array": _hashed("array", *codes["array_id"]),
     }
-    name = _hashed("name", *codes["job_name"])
-    hashed["name"] = np.where(name == 0, _hashed("name", *codes["work_dir"]), name)
+    place, job_name = _hashed("name", *codes["work_dir"]), codes["job_name"]
+    hashed["name"] = np.where(place == 0, _hashed("name", *job_name), place)
+    hashed["job_name"] = np.where(place == 0, 0, _hashed("job_name", *job_name))
     folded = {"name_shape": shapes["job_name"], "dir_shape": shapes["work_dir"]}
     texts = {name: folded.get(name, codes[column]) for name, column in CATEGORIES.items()}
     return hashed, {name: Categories(code.astype(np.int32), tuple(words)) for name, (code, words) in texts.items()}

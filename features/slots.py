@@ -7,13 +7,13 @@ sorted array, which loads at the speed of the disk, and a dictionary of what cam
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runcast.features.history import log_units
-from runcast.features.levels import BURST_GAP_US, FAILED, LOG_UNITS, RING, RUNS_CAP, US
+from runcast.features.levels import BURST_GAP_US, ENDED_STATS, FAILED, LOG_UNITS, RING, RUNS_CAP, US, WITHIN
 
 Places = NDArray[np.intp]
 Keys = NDArray[np.uint64]
@@ -21,30 +21,40 @@ Keys = NDArray[np.uint64]
 ABSENT, NO_KEY = 0, 1
 FIXED = 2
 
-#: Statistics that are read as they are (float32), in the order of their columns.
+#: Statistics that are read as they are (float32), in the order of their columns: of ends, of submissions, of siblings.
 READY: tuple[str, ...] = (
-    "last_1_s", "last_2_s", "last_3_s", "last_4_s", "last_5_s", "last_6_s", "last_7_s",
-    "median_7_s", "min_7_s", "max_7_s", "log_std_7", "log_mean", "log_std", "runs", "failed_share_7", "last_outcome", "ring_n",
-    "gap_1_s", "gap_2_s", "gap_ratio", "submitted_n", "burst_n", "running_n", "waiting_n",
+    *ENDED_STATS, "ring_n", "gap_s", "gap_ratio", "submitted_n", "burst_n", "running_n", "waiting_n",
 )  # fmt: skip
 COLUMN: dict[str, int] = {name: at for at, name in enumerate(READY)}
 #: Counts among them: 0 for a key nothing is known of, where all else is NaN.
 COUNTS: tuple[str, ...] = ("runs", "ring_n", "submitted_n", "burst_n", "running_n", "waiting_n")
 
-#: Times of a slot: float64 microseconds, exact up to the year 2255, NaN where there is none. The first three are read.
-END, SUBMIT_1, RUNNING_START, SUBMIT_2, SUBMIT_3, START = range(6)
+#: Times of a slot: float64 microseconds, exact up to the year 2255, NaN where there is none. The first five are read. Those of
+#: submissions are the latest, second and third latest, and of the ended run that was submitted last.
+END, FRESH_SUBMIT, SUBMIT_1, SUBMIT_3, RUNNING_START, SUBMIT_2, START = range(7)
+TIMES_READ = 5
 #: Sums of a slot: of log units, of their squares, of the starts of running jobs (modulo 2**64).
 LOGS, SQUARES, STARTS = range(3)
 #: Counts of a slot: runs, outcomes of the ring (2 bits each), submissions, those of the burst, running since START.
 RUNS, OUTCOMES, SUBMITTED, BURST, AT_START = range(5)
 
 _RING = slice(0, RING)
-_FIRST_SORTED = COLUMN["median_7_s"]
-_GAPS = slice(COLUMN["gap_1_s"], COLUMN["gap_ratio"] + 1)
-_RUNNING, _WAITING = COLUMN["running_n"], COLUMN["waiting_n"]
+_AFTER_END = slice(RING, COLUMN["ring_n"] + 1)
+_AFTER_SUBMIT = slice(COLUMN["gap_s"], COLUMN["burst_n"] + 1)
+_FRESH, _RUNNING, _WAITING = COLUMN["fresh_s"], COLUMN["running_n"], COLUMN["waiting_n"]
 _OUTCOME_MASK = 4**RING - 1
 _FAILED_IN = np.array([sum((bits >> 2 * k) & 3 == FAILED for k in range(RING)) for bits in range(4**RING)], np.float64)
 _LARGEST = np.iinfo(np.uint64).max
+
+
+class EndedRun(NamedTuple):
+    """One ended run: when it was submitted and ended, its runtime, outcome code, and runtime over limit (NaN without one)."""
+
+    submit_us: int
+    end_us: int
+    runtime_s: np.float32
+    outcome: int
+    limit_share: np.float32
 
 
 @dataclass
@@ -60,7 +70,7 @@ class SlotArrays:
     def empty(cls, count: int) -> Self:
         return cls(
             np.zeros((count, len(READY)), np.float32),
-            np.zeros((count, 6), np.float64),
+            np.zeros((count, 7), np.float64),
             np.zeros((count, 3), np.int64),
             np.zeros((count, 5), np.int32),
         )
@@ -153,15 +163,15 @@ class SlotStore:
         latest.sort(axis=1)  # latest first, NaN last
         gaps = (latest[:, 1:3] - latest[:, :2]) / US
         long, short = gaps.max(axis=1), gaps.min(axis=1)
-        ratio = np.divide(short, long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
         times[slots, SUBMIT_1], times[slots, SUBMIT_2], times[slots, SUBMIT_3] = -latest[:, 0], -latest[:, 1], -latest[:, 2]
         counts[slots, BURST] = burst
         count = counts[slots, SUBMITTED] + 1
         counts[slots, SUBMITTED] = count
-        fresh = np.empty((len(slots), 5), np.float32)
-        fresh[:, :2], fresh[:, 2] = gaps, ratio
-        fresh[:, 3], fresh[:, 4] = np.minimum(count, RUNS_CAP), np.minimum(burst, RUNS_CAP)
-        ready[slots, _GAPS.start : _GAPS.stop + 2] = fresh
+        after = np.empty((len(slots), 4), np.float32)
+        after[:, 0] = gaps[:, 0]
+        after[:, 1] = np.divide(short, long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
+        after[:, 2], after[:, 3] = np.minimum(count, RUNS_CAP), np.minimum(burst, RUNS_CAP)
+        ready[slots, _AFTER_SUBMIT] = after
         ready[slots, _WAITING] += 1
 
     def start(self, slots: Places, time_us: int) -> None:
@@ -187,36 +197,52 @@ class SlotStore:
         """Let one waiting job go."""
         self.ready[slots, _WAITING] -= 1
 
-    def end(self, slots: Places, time_us: int, runtime_s: np.float32, outcome: int) -> None:
+    def end(self, slots: Places, run: EndedRun) -> None:
         """Add one ended run to the history; it counts as the latest."""
-        ready, counts = self.ready, self.counts
+        ready, counts, times = self.ready, self.counts, self.times
         ring = np.empty((len(slots), RING), np.float32)
-        ring[:, 0] = runtime_s
+        ring[:, 0] = run.runtime_s
         ring[:, 1:] = ready[slots, : RING - 1]
         runs = counts[slots, RUNS] + 1
         ring_n = np.minimum(runs, RING)
-        ascending = np.sort(ring, axis=1)  # NaN last
         row = np.arange(len(slots))
+        ascending = np.sort(ring, axis=1)  # NaN last
         middle = (ascending[row, (ring_n - 1) // 2].astype(np.float64) + ascending[row, ring_n // 2].astype(np.float64)) * 0.5
+        near = ((ring[:, :, None] >= (ring * WITHIN[0])[:, None]) & (ring[:, :, None] <= (ring * WITHIN[1])[:, None])).sum(axis=2)
+        mode = near.argmax(axis=1)
         logs = log_units(np.where(np.isnan(ring), np.float32(1), ring))
         ring_sum, ring_square = logs.sum(axis=1), (logs * logs).sum(axis=1)
         own = logs[0, 0]
         sums = self.sums[slots, LOGS] + own
         squares = self.sums[slots, SQUARES] + own * own
         mean = sums / runs
-        bits = ((counts[slots, OUTCOMES] << 2) | outcome) & _OUTCOME_MASK
-        fresh = np.empty((len(slots), 10), np.float32)
-        fresh[:, 0], fresh[:, 1], fresh[:, 2] = middle, ascending[:, 0], ascending[row, ring_n - 1]
-        fresh[:, 3] = np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS
-        fresh[:, 4] = mean / LOG_UNITS
-        fresh[:, 5] = np.sqrt(np.maximum(squares / runs - mean * mean, 0.0)) / LOG_UNITS
-        fresh[:, 6], fresh[:, 7] = np.minimum(runs, RUNS_CAP), _FAILED_IN[bits] / ring_n
-        fresh[:, 8], fresh[:, 9] = outcome, ring_n
+        bits = ((counts[slots, OUTCOMES] << 2) | run.outcome) & _OUTCOME_MASK
+        fresh = ~(times[slots, FRESH_SUBMIT] > run.submit_us)
+        after = np.empty((len(slots), _AFTER_END.stop - _AFTER_END.start), np.float32)
+        for column, values in enumerate(
+            (
+                middle,
+                ring[row, mode],
+                near[row, mode] / ring_n,
+                ring_sum / ring_n / LOG_UNITS,
+                np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS,
+                mean / LOG_UNITS,
+                np.sqrt(np.maximum(squares / runs - mean * mean, 0.0)) / LOG_UNITS,
+                np.minimum(runs, RUNS_CAP),
+                _FAILED_IN[bits] / ring_n,
+                run.outcome,
+                run.limit_share,
+                np.where(fresh, run.runtime_s, ready[slots, _FRESH]),
+                ring_n,
+            )
+        ):
+            after[:, column] = values
         ready[slots, _RING] = ring
-        ready[slots, _FIRST_SORTED : _FIRST_SORTED + 10] = fresh
+        ready[slots, _AFTER_END] = after
         counts[slots, RUNS], counts[slots, OUTCOMES] = runs, bits
         self.sums[slots, LOGS], self.sums[slots, SQUARES] = sums, squares
-        self.times[slots, END] = np.fmax(self.times[slots, END], time_us)
+        times[slots, END] = np.fmax(times[slots, END], run.end_us)
+        times[slots, FRESH_SUBMIT] = np.where(fresh, run.submit_us, times[slots, FRESH_SUBMIT])
 
     def _allocate(self, capacity: int) -> None:
         """Make room, with slack, so that growing by one is cheap on average."""

@@ -24,9 +24,23 @@ from numpy.typing import NDArray
 
 from runcast.features.catalog import FEATURES, OWN_COUNT, feature_version
 from runcast.features.errors import StateError
-from runcast.features.levels import BURST_GAP_US, LEVEL_NAMES, LEVELS, MASK, NEAREST, RESOURCE_UNITS, US, hash_text, outcome_code
+from runcast.features.levels import (
+    BURST_GAP_US,
+    LEVEL_NAMES,
+    LEVELS,
+    MASK,
+    NEAREST,
+    RESOURCE_UNITS,
+    SIBLING_STATS,
+    SLOT_LEVELS,
+    SLOT_STATS,
+    SLOTS,
+    US,
+    hash_text,
+    outcome_code,
+)
 from runcast.features.one_job import Job, JobReader, Request
-from runcast.features.slots import COLUMN, NO_KEY, READY, STARTS, SUBMIT_1, Places, SlotStore
+from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES_READ, EndedRun, Places, SlotStore
 
 FORMAT = 1
 REMEMBERED = 65_536  # ends that a second telling is recognised among: about a day of a busy cluster
@@ -36,28 +50,47 @@ _SUBMITTED, _STARTED, _ENDED = 0, 1, 2
 _NEAREST = tuple(LEVEL_NAMES.index(name) for name in NEAREST)
 _USER = LEVEL_NAMES.index("user")
 _SIBLINGS = np.array([at for at, level in enumerate(LEVELS) if level.has_siblings], np.intp)
+_SLOT_LEVELS = tuple(LEVEL_NAMES.index(name) for name in SLOT_LEVELS)
 _MEDIAN, _SPREAD, _RING_N, _BURST, _RUNNING = (
     COLUMN[name] for name in ("median_7_s", "log_std_7", "ring_n", "burst_n", "running_n")
 )
 _BURST_GAP_S = BURST_GAP_US / US
 
-#: The working row: own features, then of each level what is ready in its slot, then what depends on the moment of asking.
-_TIMED = ("age_s", "since_submit_s", "running_latest_s", "burst_n", "running_mean_s")
-_READY_AT = OWN_COUNT
-_TIMED_AT = _READY_AT + len(LEVELS) * len(READY)
-_WIDTH = _TIMED_AT + len(LEVELS) * len(_TIMED)
+#: The working row: own features and the levels of the slots, then of each level and slot what is ready in its key's slot of the
+#: store, then what depends on the moment of asking: ages (in the order of the store's times), burst and elapsed times.
+_TIMED = ("age_s", "fresh_age_s", "since_submit_s", "since_third_s", "running_latest_s", "burst_n", "running_mean_s")
+_ROWS = len(LEVELS) + len(SLOTS)
+_READY_AT = OWN_COUNT + len(SLOTS)
+_TIMED_AT = _READY_AT + _ROWS * len(READY)
+_WIDTH = _TIMED_AT + _ROWS * len(_TIMED)
 
 
 def _place(at: int, stat: str) -> int:
-    """Return where a level's statistic lies in the working row."""
+    """Return where a statistic of a level, or of a slot behind the levels, lies in the working row."""
     if stat in _TIMED:
         return _TIMED_AT + at * len(_TIMED) + _TIMED.index(stat)
     return _READY_AT + at * len(READY) + COLUMN[stat]
 
 
-_ORDER = np.array([*range(OWN_COUNT), *(_place(at, stat) for at, level in enumerate(LEVELS) for stat in level.stats)], np.intp)
-if len(_ORDER) != len(FEATURES):
-    raise ValueError(f"the state face yields {len(_ORDER)} features, the catalog has {len(FEATURES)}")
+def _order() -> NDArray[np.intp]:
+    """Return where each feature of the catalog lies in the working row."""
+    places = list(range(OWN_COUNT))
+    for at in range(len(SLOTS)):
+        places += [OWN_COUNT + at, *(_place(len(LEVELS) + at, stat) for stat in SLOT_STATS)]
+    places += [_place(at, stat) for at, level in enumerate(LEVELS) for stat in level.stats]
+    if len(places) != len(FEATURES):
+        raise ValueError(f"the state face yields {len(places)} features, the catalog has {len(FEATURES)}")
+    return np.array(places, np.intp)
+
+
+def _without_siblings(stats: tuple[str, ...]) -> NDArray[np.float32]:
+    """Return, for each level, what makes its siblings null in a slot where the level has none: NaN there, else 0."""
+    is_null = np.array([[stat in SIBLING_STATS and not level.has_siblings for stat in stats] for level in LEVELS])
+    return np.where(is_null, np.float32(np.nan), np.float32(0))
+
+
+_ORDER = _order()
+_READY_MASK, _TIMED_MASK = _without_siblings(READY), _without_siblings(_TIMED)
 
 
 class _Told(NamedTuple):
@@ -71,6 +104,7 @@ class _Told(NamedTuple):
     cpu_units: int
     gpus_per_node: float
     cpus_per_node: float
+    limit_s: float
 
 
 @dataclass
@@ -115,8 +149,8 @@ class State:
         self._pending: list[tuple[Any, ...]] = []
         self._told = 0
         self._row = np.full(_WIDTH, np.nan, np.float32)
-        self._ready = self._row[_READY_AT:_TIMED_AT].reshape(len(LEVELS), len(READY))
-        self._timed = self._row[_TIMED_AT:].reshape(len(LEVELS), len(_TIMED))
+        self._ready = self._row[_READY_AT:_TIMED_AT].reshape(_ROWS, len(READY))
+        self._timed = self._row[_TIMED_AT:].reshape(_ROWS, len(_TIMED))
 
     def __len__(self) -> int:
         """Return how many keys are known."""
@@ -132,11 +166,11 @@ class State:
         self._tell(start, _STARTED, 0.0, 0, job, start)
 
     def ended(self, job: Job) -> None:
-        """Tell that a job ended; needs state, label, end_time (null: over from its submission), and start_time, runtime_s if it ran."""
+        """Tell that a job ended; needs state, label, end_time (null: over from its submission), start_time and runtime_s."""
         start, runtime = job.get("start_time"), job.get("runtime_s")
         usable = runtime is not None and runtime > 0
         outcome = outcome_code(job.get("label"), job.get("state")) if usable else 0
-        end = max(job["end_time"] or 0, job["submit_time"])
+        end = job["submit_time"] if job["end_time"] is None else max(job["end_time"], job["submit_time"])
         self._tell(end, _ENDED, float(np.float32(runtime)) if usable else 0.0, outcome, job, start)
 
     def update(self, job: Job) -> None:
@@ -157,16 +191,33 @@ class State:
         asked = reader.keys(job, request)
         slots = store.find(asked.keys)
         slots[asked.dead] = NO_KEY
-        store.ready.take(slots, 0, ready, "clip")
-        since = now_us - store.times.take(slots, 0)[:, :3]
+        levels = len(LEVELS)
+        store.ready.take(slots, 0, ready[:levels], "clip")
+        since = now_us - store.times.take(slots, 0)[:, :TIMES_READ]
         since /= US
-        timed[:, :3] = since
-        burst = ready[:, _BURST]
-        timed[:, 3] = burst * (since[:, SUBMIT_1] <= _BURST_GAP_S)
+        timed[:levels, :TIMES_READ] = since
+        timed[:levels, TIMES_READ] = ready[:levels, _BURST] * (since[:, SUBMIT_1] <= _BURST_GAP_S)
         for level, running in zip(_SIBLINGS.tolist(), ready[_SIBLINGS, _RUNNING].tolist(), strict=True):
-            timed[level, 4] = self._mean_elapsed_s(now_us, int(running), slots[level]) if running > 0 else _NAN
-        self._row[:OWN_COUNT] = (*self._own(job, request), *self._history_of_own())
+            timed[level, -1] = self._mean_elapsed_s(now_us, int(running), slots[level]) if running > 0 else _NAN
+        self._row[:_READY_AT] = (*self._own(job, request), *self._history_of_own(), *self._choose_slots(slots))
         return self._row.take(_ORDER), reader.categories(job)
+
+    def _choose_slots(self, slots: Places) -> list[float]:
+        """Copy the levels that are this job's slots behind the levels; return which they are, NaN for none."""
+        runs = self._store.counts[slots, RUNS].tolist()
+        chosen: list[float] = []
+        most, row = 0, len(LEVELS)
+        for level in _SLOT_LEVELS:
+            if runs[level] > most:
+                most = runs[level]
+                chosen.append(level)
+                np.add(self._ready[level], _READY_MASK[level], out=self._ready[row])
+                np.add(self._timed[level], _TIMED_MASK[level], out=self._timed[row])
+                row += 1
+                if row == _ROWS:
+                    return chosen
+        self._ready[row:], self._timed[row:] = _NAN, _NAN
+        return chosen + [_NAN] * (_ROWS - row)
 
     def advance(self, until_us: int) -> None:
         """Bring the history up to `until_us`: all events before it, strictly, are counted. `row` does so by itself."""
@@ -182,7 +233,7 @@ class State:
         self._told += 1
         told = _Told(
             job["job_key"], job["submit_time"], start_us, asked.keys[asked.live],
-            _units(request.gpu_count), _units(request.cpu_count), *_per_node(request),
+            _units(request.gpu_count), _units(request.cpu_count), *_per_node(request), request.time_limit_s,
         )  # fmt: skip
         heapq.heappush(self._pending, (time_us, kind, runtime_s, outcome, self._told, told))
 
@@ -235,7 +286,8 @@ class State:
             else:
                 self._store.stop(slots, job.start_us)
         if runtime_s > 0:
-            self._store.end(slots, time_us, np.float32(runtime_s), outcome)
+            share = np.float32(_over(runtime_s, told.limit_s))
+            self._store.end(slots, EndedRun(told.submit_us, time_us, np.float32(runtime_s), outcome, share))
         self._known.ended[mark] = None
         if len(self._known.ended) > REMEMBERED:
             del self._known.ended[next(iter(self._known.ended))]

@@ -8,14 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.features.history import Floats, Floats32, after_each_end, log_units
-from runcast.features.levels import BURST_GAP_US, ENDED_STATS, RESOURCE_UNITS, RUNS_CAP, US, Level
+from runcast.features.history import Floats, Floats32, Runs, after_each_end, log_units
+from runcast.features.levels import (
+    BURST_GAP_US,
+    ENDED_STATS,
+    LEVEL_NAMES,
+    RESOURCE_UNITS,
+    RUNS_CAP,
+    SLOT_LEVELS,
+    SLOT_STATS,
+    SLOTS,
+    US,
+    Level,
+)
 from runcast.features.matrix import OPEN_US
 from runcast.features.timeline import Ints, Timeline, differs
 
 _ASK, _END, _START = 0, 1, 2
 
-#: Statistics by name to be written into: one array of the jobs' length each.
+#: Features by name, to be written into: one array of the jobs' length each.
 Columns = dict[str, Floats32]
 
 
@@ -30,6 +41,7 @@ class Jobs:
     outcome: NDArray[np.int8]
     gpu_count: Floats
     cpu_count: Floats
+    time_limit_s: Floats
 
 
 @dataclass(frozen=True)
@@ -41,48 +53,107 @@ class Ring:
     n: Floats32
 
 
+class Past:
+    """The runs that ended, in the order of their ends, with what does not depend on the level."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        runtime = jobs.runtime_s.astype(np.float32)
+        past = np.flatnonzero((jobs.end_us != OPEN_US) & (runtime > 0))
+        self.job = past[np.lexsort((jobs.outcome[past], runtime[past], jobs.end_us[past]))]
+        self.end_us = jobs.end_us[self.job]
+        self._runtime = runtime
+        self._outcome = jobs.outcome
+        self._logs = np.zeros(len(runtime), np.int64)
+        self._logs[past] = log_units(runtime[past])
+        limit = jobs.time_limit_s
+        self._share = np.divide(runtime, limit, out=np.full(len(runtime), np.nan), where=limit > 0).astype(np.float32)
+        self._by_submission = self.job[np.argsort(jobs.submit_us[self.job], kind="stable")]
+        self._place = np.zeros(len(runtime), np.int64)
+        self._place[self._by_submission] = np.arange(len(past))
+
+    def runs(self, job: Ints, key: Ints, rank: Ints) -> tuple[Runs, Ints]:
+        """Return the runs of jobs sorted by (key, end), and of each the job of its key so far that was submitted last."""
+        offset = key * max(len(self._by_submission), 1)
+        fresh = self._by_submission.take(np.maximum.accumulate(offset + self._place.take(job)) - offset)
+        runtime, logs, outcome = self._runtime.take(job), self._logs.take(job), self._outcome.take(job)
+        return Runs(rank, runtime, logs, outcome, self._share.take(job), self._runtime.take(fresh)), fresh
+
+
+class SlotChoice:
+    """Which level is each job's first, second and third slot, as the levels are offered from the most specific on."""
+
+    def __init__(self, columns: Columns, count: int) -> None:
+        self._columns = columns
+        self._filled, self._most = np.zeros(count, np.int8), np.zeros(count, np.int64)
+        for slot in SLOTS:
+            for name in (f"level_of_{slot}", *(f"{stat}_by_{slot}" for stat in SLOT_STATS)):
+                columns[name][:] = np.nan
+
+    def offer(self, level: Level, runs: Ints) -> "Rows":
+        """Return the jobs that take this level as a slot: those for which it knows more runs than the slot before."""
+        if level.name not in SLOT_LEVELS:
+            return []
+        rows = np.flatnonzero((runs > self._most) & (self._filled < len(SLOTS)))
+        slot = self._filled[rows]
+        self._filled[rows] += 1
+        self._most[rows] = runs[rows]
+        chosen = [(name, rows[slot == at]) for at, name in enumerate(SLOTS)]
+        for name, theirs in chosen:
+            self._columns[f"level_of_{name}"][theirs] = LEVEL_NAMES.index(level.name)
+        return [(name, theirs) for name, theirs in chosen if len(theirs)]
+
+
+#: Slots and the jobs that take the level at hand for it.
+Rows = list[tuple[str, Ints]]
+
+
 class Sweep:
     """The events of a log in order of time, asked level by level with the code of each job's key (-1 for none)."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Jobs, columns: Columns) -> None:
+        """Take the jobs and the columns of the features that are to be written."""
+        self._jobs, self._columns = jobs, columns
         order = np.argsort(jobs.submit_us, kind="stable")
         asks = (order, jobs.submit_us[order])
-        self._runtime = jobs.runtime_s.astype(np.float32)
-        past = np.flatnonzero((jobs.end_us != OPEN_US) & (self._runtime > 0))
-        self._logs = np.zeros(len(order), np.int64)
-        self._logs[past] = log_units(self._runtime[past])
-        past = past[np.lexsort((jobs.outcome[past], self._runtime[past], jobs.end_us[past]))]
+        self._past = Past(jobs)
         end = np.flatnonzero(jobs.end_us != OPEN_US)
         end = end[np.argsort(jobs.end_us[end], kind="stable")]
         start = np.flatnonzero(jobs.start_us != OPEN_US)
         start = start[np.lexsort((jobs.end_us[start], jobs.start_us[start]))]
         self._submitted = Timeline(asks)
-        self._ended = Timeline(asks, (past, jobs.end_us[past]))
+        self._ended = Timeline(asks, (self._past.job, self._past.end_us))
         self._all = Timeline(asks, (end, jobs.end_us[end]), (start, jobs.start_us[start]))
+        self._slots = SlotChoice(columns, len(order))
 
-    def ended(self, level: Level, code: Ints, columns: Columns) -> Ring:
-        """Write the statistics of ended runs; return what the nearest block needs."""
+    def ended(self, level: Level, code: Ints) -> tuple[Ring, Rows]:
+        """Write the statistics of ended runs; return what the nearest block needs, and who takes the level as a slot."""
         walk = self._ended.by_key(code)
         is_end = walk.kind == _END
         end, ask = np.flatnonzero(is_end), np.flatnonzero(~is_end)
         total = np.cumsum(is_end)
         before = total.take(walk.first) - is_end.take(walk.first)
-        rank = np.arange(len(end)) - before.take(walk.key.take(end))
-        ended = walk.job.take(end)
-        wanted = {stat for stat in ENDED_STATS if f"{stat}_by_{level.name}" in columns}
-        stats = after_each_end(rank, self._runtime.take(ended), self._logs.take(ended), self._jobs.outcome.take(ended), wanted)
+        key, job = walk.key.take(end), walk.job.take(end)
+        rank = np.arange(len(end)) - before.take(key)
+        runs, fresh = self._past.runs(job, key, rank)
+        is_slot = level.name in SLOT_LEVELS
+        stats = after_each_end(runs, {stat for stat in ENDED_STATS if stat in level.stats or (is_slot and stat in SLOT_STATS)})
         seen = total.take(ask)
         place = np.full(len(code), len(end) + 1)  # of no key
         place[walk.job.take(ask)] = np.where(seen > before.take(walk.key.take(ask)), seen, 0)
-        for stat in wanted:
-            stats[stat].take(place, out=columns[f"{stat}_by_{level.name}"], mode="clip")
-        if f"age_s_by_{level.name}" in columns:
-            end_us = np.concatenate([[np.nan], self._jobs.end_us.take(ended), [np.nan]])
-            columns[f"age_s_by_{level.name}"][:] = (self._jobs.submit_us - end_us.take(place)) / US
-        return Ring(stats["median_7_s"].take(place), stats["log_std_7"].take(place), stats["ring_n"].take(place))
+        rows = self._slots.offer(level, np.concatenate([[0], rank + 1, [0]]).take(place)) if is_slot else []
+        for stat, values in stats.items():
+            if stat in level.stats:
+                values.take(place, out=self._columns[f"{stat}_by_{level.name}"], mode="clip")
+            for slot, theirs in rows:
+                if stat in SLOT_STATS:
+                    self._columns[f"{stat}_by_{slot}"][theirs] = values.take(place.take(theirs))
+        for stat, moment in (("age_s", self._jobs.end_us.take(job)), ("fresh_age_s", self._jobs.submit_us.take(fresh))):
+            if stat in level.stats or rows:
+                moment = np.concatenate([[np.nan], moment, [np.nan]])
+                self._put(stat, level, rows, (self._jobs.submit_us - moment.take(place)) / US)
+        return Ring(stats["median_7_s"].take(place), stats["log_std_7"].take(place), stats["ring_n"].take(place)), rows
 
-    def submitted(self, level: Level, code: Ints, columns: Columns) -> Ints:
+    def submitted(self, level: Level, code: Ints, rows: Rows) -> Ints:
         """Write the rhythm of submissions; return how many of the key were submitted strictly before each job."""
         walk = self._submitted.by_key(code)
         time = self._jobs.submit_us.take(walk.job)
@@ -90,32 +161,32 @@ class Sweep:
         is_first = differs(walk.key)
         instant = np.maximum.accumulate(np.where(is_first | differs(time), at, 0))
         earlier = instant - walk.first.take(walk.key)
-        step = np.empty(len(time))
-        step[:1] = np.nan
-        step[1:] = time[1:] - time[:-1]
-        is_burst = is_first | (step > BURST_GAP_US)
-        step /= US
-        step[is_first] = np.nan
         last = np.maximum(instant - 1, 0)
         since = np.where(earlier >= 1, (time - time.take(last)) / US, np.nan)
-        gap_1 = np.where(earlier >= 2, step.take(last), np.nan)
-        gap_2 = np.where(earlier >= 3, step.take(np.maximum(instant - 2, 0)), np.nan)
-        long = np.maximum(gap_1, gap_2)
-        burst = np.maximum.accumulate(np.where(is_burst, at, 0))
-        stats: dict[str, NDArray[np.generic]] = {
-            "since_submit_s": since,
-            "gap_1_s": gap_1,
-            "gap_2_s": gap_2,
-            "gap_ratio": np.divide(np.minimum(gap_1, gap_2), long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0),
-            "burst_n": np.where(since <= BURST_GAP_US / US, np.minimum(instant - burst.take(last), RUNS_CAP), 0),
-            "submitted_n": np.minimum(earlier, RUNS_CAP),
-        }
-        _write(columns, level, walk.job, stats)
+        third = np.where(earlier >= 3, (time - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
+        self._scatter("since_submit_s", level, rows, walk.job, since)
+        self._scatter("since_third_s", level, rows, walk.job, third)
+        if "submitted_n" in level.stats:
+            self._scatter("submitted_n", level, rows, walk.job, np.minimum(earlier, RUNS_CAP))
+        if "burst_n" in level.stats:
+            is_burst = is_first.copy()
+            is_burst[1:] |= time[1:] - time[:-1] > BURST_GAP_US
+            burst = np.maximum.accumulate(np.where(is_burst, at, 0))
+            reaches = np.where(since <= BURST_GAP_US / US, np.minimum(instant - burst.take(last), RUNS_CAP), 0)
+            self._scatter("burst_n", level, rows, walk.job, reaches)
+        if "gap_s" in level.stats:
+            second = np.maximum(instant - 2, 0)
+            gap = np.where(earlier >= 2, (time.take(last) - time.take(second)) / US, np.nan)
+            before = np.where(earlier >= 3, (time.take(second) - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
+            long = np.maximum(gap, before)
+            ratio = np.divide(np.minimum(gap, before), long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
+            self._scatter("gap_s", level, rows, walk.job, gap)
+            self._scatter("gap_ratio", level, rows, walk.job, ratio)
         count = np.zeros(len(code), np.int64)
         count[walk.job] = earlier
         return count
 
-    def running(self, level: Level, code: Ints, earlier: Ints, columns: Columns) -> None:
+    def running(self, level: Level, code: Ints, earlier: Ints, rows: Rows) -> None:
         """Write the siblings that run or wait at each submission, and for the level of everything also the load.
 
         `earlier` counts the key's submissions strictly before each job's.
@@ -131,32 +202,42 @@ class Sweep:
         asked, running = walk.job.take(ask), walk.so_far(change, ask)
         now_us = jobs.submit_us.take(asked)
         elapsed = now_us * running - walk.so_far(start_us * change, ask)
+        mean = np.divide(elapsed, running * US, out=np.full(len(ask), np.nan), where=running > 0)
         latest = np.maximum.accumulate(np.where(is_start, np.arange(len(walk.job)), -1)).take(ask)
-        is_known = latest >= walk.first.take(walk.key.take(ask))
         sibling = walk.job.take(np.maximum(latest, 0))
-        stats: dict[str, NDArray[np.generic]] = {
-            "running_n": running,
-            "waiting_n": earlier.take(asked) - walk.so_far(gone, ask),
-            "running_mean_s": np.divide(elapsed, running * US, out=np.full(len(ask), np.nan), where=running > 0),
-            "running_latest_s": np.where(
-                is_known & (jobs.end_us.take(sibling) >= now_us), (now_us - jobs.start_us.take(sibling)) / US, np.nan
-            ),
-        }
-        _write(columns, level, asked, stats)
+        still_runs = (latest >= walk.first.take(walk.key.take(ask))) & (jobs.end_us.take(sibling) >= now_us)
+        self._scatter("running_n", level, rows, asked, running)
+        self._scatter("waiting_n", level, rows, asked, earlier.take(asked) - walk.so_far(gone, ask))
+        self._scatter("running_mean_s", level, rows, asked, mean)
+        self._scatter(
+            "running_latest_s", level, rows, asked, np.where(still_runs, (now_us - jobs.start_us.take(sibling)) / US, np.nan)
+        )
         if level.parts == ():
             for name, count in (("gpus", jobs.gpu_count), ("cpus", jobs.cpu_count)):
                 units = np.rint(np.nan_to_num(count) * RESOURCE_UNITS).astype(np.int64)
                 of_job = units.take(walk.job)
                 submitted = np.concatenate([[0], np.cumsum(units.take(asked))]).take(earlier.take(asked))
-                columns[f"running_{name}"][asked] = walk.so_far(change * of_job, ask) / RESOURCE_UNITS
-                columns[f"waiting_{name}"][asked] = (submitted - walk.so_far(gone * of_job, ask)) / RESOURCE_UNITS
+                self._columns[f"running_{name}"][asked] = walk.so_far(change * of_job, ask) / RESOURCE_UNITS
+                waiting = submitted - walk.so_far(gone * of_job, ask)
+                self._columns[f"waiting_{name}"][asked] = waiting / RESOURCE_UNITS
 
+    def _scatter(self, stat: str, level: Level, rows: Rows, job: Ints, values: NDArray[np.generic]) -> None:
+        """Write values that stand in the order of `job`; jobs without a key keep NaN."""
+        rows = rows if stat in SLOT_STATS else []
+        if stat not in level.stats and not rows:
+            return
+        column = self._columns.get(f"{stat}_by_{level.name}")
+        if column is None:
+            column = np.empty(len(self._jobs.submit_us), np.float32)
+        if len(job) < len(column):
+            column[:] = np.nan
+        column[job] = values
+        for slot, theirs in rows:
+            self._columns[f"{stat}_by_{slot}"][theirs] = column.take(theirs)
 
-def _write(columns: Columns, level: Level, job: Ints, stats: dict[str, NDArray[np.generic]]) -> None:
-    """Write the level's statistics at their jobs; the others, without a key, keep NaN."""
-    for stat, values in stats.items():
-        column = columns.get(f"{stat}_by_{level.name}")
-        if column is not None:
-            if len(job) < len(column):
-                column[:] = np.nan
-            column[job] = values
+    def _put(self, stat: str, level: Level, rows: Rows, values: Floats) -> None:
+        """Write values of all jobs."""
+        if stat in level.stats:
+            self._columns[f"{stat}_by_{level.name}"][:] = values
+        for slot, theirs in rows:
+            self._columns[f"{stat}_by_{slot}"][theirs] = values.take(theirs)

@@ -7,7 +7,7 @@ start or end before it was submitted: such times count as the submission's.
 import numpy as np
 import pandas as pd
 
-from runcast.features.catalog import NAMES, OWN_COUNT
+from runcast.features.catalog import NAMES, OWN_COUNT, SLOT_COUNT
 from runcast.features.history import Floats
 from runcast.features.levels import LEVELS, NEAREST, Level
 from runcast.features.matrix import Ended, Matrix
@@ -39,7 +39,7 @@ def build(jobs: pd.DataFrame, clock: str, time_zone: str) -> Matrix:
     parts |= number_parts(log, calendar.pop("hour"))
     own = calendar | _request(jobs, log) | _node_share(log)
     existing = [level for level in LEVELS if _exists(level, parts)]
-    names = (*NAMES[:OWN_COUNT], *(f"{stat}_by_{level.name}" for level in existing for stat in level.stats))
+    names = (*NAMES[: OWN_COUNT + SLOT_COUNT], *(f"{stat}_by_{level.name}" for level in existing for stat in level.stats))
     values = np.empty((len(jobs), len(names)), np.float32, order="F")
     columns = {name: values[:, at] for at, name in enumerate(names)}
     for name, column in own.items():
@@ -94,22 +94,22 @@ def _exists(level: Level, parts: dict[str, Keys]) -> bool:
 
 def _write_history(log: Log, levels: list[Level], parts: dict[str, Keys], columns: Columns) -> None:
     """Write the features of the levels, the nearest block, the last two and the load."""
-    sweep = Sweep(log.clamped())
+    sweep = Sweep(log.clamped(), columns)
     nearest = [columns[name] for name in ("nearest_level", "nearest_median_s", "nearest_spread_log", "nearest_n")]
     for column, none in zip(nearest, (np.nan, np.nan, np.nan, 0), strict=True):
         column[:] = none
     for level in levels:
         code = _codes(level, parts, len(log.submit_us))
-        ring = sweep.ended(level, code, columns)
+        ring, rows = sweep.ended(level, code)
         if level.name in NEAREST:
             take = np.flatnonzero(np.isnan(nearest[0]) & (ring.n > 0))
             for column, values in zip(nearest[1:], (ring.median_s, ring.spread_log, ring.n), strict=True):
                 column[take] = values[take]
             nearest[0][take] = NEAREST.index(level.name)
-        if level.has_rhythm:
-            earlier = sweep.submitted(level, code, columns)
+        if level.stats:
+            earlier = sweep.submitted(level, code, rows)
             if level.has_siblings:
-                sweep.running(level, code, earlier, columns)
+                sweep.running(level, code, earlier, rows)
     columns["last_two_mean_s_by_user"][:] = np.nan
     if "last_1_s_by_user" in columns:
         last, before = columns["last_1_s_by_user"].astype(np.float64), columns["last_2_s_by_user"].astype(np.float64)

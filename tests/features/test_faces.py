@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from runcast.features.bulk import state_of
 from runcast.features.catalog import COLUMNS_READ, FEATURES, NAMES
-from runcast.features.levels import LEVELS, NEAREST
+from runcast.features.levels import LEVELS, NEAREST, SIBLING_STATS, SLOT_LEVELS, SLOT_STATS, SLOTS
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
@@ -125,7 +125,8 @@ def _local(row: Row) -> datetime:
 def _part(row: Row, part: str, clock: str) -> Any:
     return {
         "user": row["user"],
-        "name": row["work_dir"] if row["job_name"] is None else row["job_name"],
+        "name": row["job_name"] if row["work_dir"] is None else row["work_dir"],
+        "job_name": None if row["work_dir"] is None else row["job_name"],
         "name_shape": _shape(row["job_name"]),
         "dir_shape": _shape(row["work_dir"]),
         "group": row["group"],
@@ -175,16 +176,22 @@ def _log_std(runs: list[Row]) -> float:
 def _history(alike: list[Row], now: float) -> dict[str, float]:
     past = _past(alike, now)
     found: dict[str, float] = {"runs": min(len(past), 64)}
-    for at, run in enumerate(past[:3]):
+    for at, run in enumerate(past[:7]):
         found[f"last_{at + 1}_s"] = run["runtime_s"]
     if past:
         ring = past[:7]
         seconds = [run["runtime_s"] for run in ring]
-        found |= {"median_7_s": statistics.median(seconds), "min_7_s": min(seconds), "max_7_s": max(seconds)}
-        found |= {"log_std_7": _log_std(ring), "log_std": _log_std(past)}
+        found |= {"median_7_s": statistics.median(seconds), "log_std_7": _log_std(ring), "log_std": _log_std(past)}
         found["log_mean"] = statistics.fmean(math.log(run["runtime_s"]) for run in past)
+        found["log_mean_7"] = statistics.fmean(math.log(run["runtime_s"]) for run in ring)
+        near = [sum(0.75 * other <= one <= 1.25 * other for other in seconds) for one in seconds]
+        found |= {"mode_7_s": seconds[near.index(max(near))], "mode_share_7": max(near) / len(ring)}
         found["failed_share_7"] = sum(_outcome(run) == 1 for run in ring) / len(ring)
         found["last_outcome"] = _outcome(past[0])
+        if past[0]["time_limit_s"]:
+            found["last_limit_share"] = past[0]["runtime_s"] / past[0]["time_limit_s"]
+        fresh = max(past, key=lambda row: (row["submit_time"], row["end_time"], row["runtime_s"], _outcome(row)))
+        found |= {"fresh_s": fresh["runtime_s"], "fresh_age_s": now - fresh["submit_time"]}
         found["age_s"] = now - past[0]["end_time"]
     return found
 
@@ -199,10 +206,10 @@ def _rhythm(alike: list[Row], now: float) -> dict[str, float]:
                 break
             found["burst_n"] += 1
     if len(times) > 1:
-        found["gap_1_s"] = times[0] - times[1]
+        found["gap_s"] = times[0] - times[1]
     if len(times) > 2:
-        found["gap_2_s"] = times[1] - times[2]
-        long, short = max(found["gap_1_s"], found["gap_2_s"]), min(found["gap_1_s"], found["gap_2_s"])
+        found["since_third_s"] = now - times[2]
+        long, short = max(found["gap_s"], times[1] - times[2]), min(found["gap_s"], times[1] - times[2])
         found["gap_ratio"] = short / long if long else 1.0
     return found
 
@@ -274,12 +281,20 @@ def oracle(log: list[Row], job: Row, clock: str) -> dict[str, float]:
     users = [row for row in log if row["user"] == job["user"] and job["user"] is not None]
     last_two = [run["runtime_s"] for run in _past(users, now)[:2]]
     own["last_two_mean_s_by_user"] = statistics.fmean(last_two) if last_two else None
-    for level in LEVELS:
+    slots, most = list(SLOTS), 0
+    for at, level in enumerate(LEVELS):
         key = _key(job, level.parts, clock)
-        if key is not None:
-            alike = [row for row in log if _key(row, level.parts, clock) == key]
-            stats = _history(alike, now) | _rhythm(alike, now) | _siblings(alike, now)
-            own |= {f"{stat}_by_{level.name}": value for stat, value in stats.items() if stat in level.stats}
+        if key is None:
+            continue
+        alike = [row for row in log if _key(row, level.parts, clock) == key]
+        stats = _history(alike, now) | _rhythm(alike, now)
+        if set(SIBLING_STATS) & set(level.stats):
+            stats |= _siblings(alike, now)
+        own |= {f"{stat}_by_{level.name}": value for stat, value in stats.items() if stat in level.stats}
+        if level.name in SLOT_LEVELS and slots and len(_past(alike, now)) > most:
+            slot, most = slots.pop(0), len(_past(alike, now))
+            own[f"level_of_{slot}"] = at
+            own |= {f"{stat}_by_{slot}": value for stat, value in stats.items() if stat in SLOT_STATS}
     return {name: value for name, value in own.items() if value is not None}
 
 
