@@ -139,7 +139,8 @@ def sacct(jobs: Jobs, span: Span, random: np.random.Generator) -> Written:
                     _nodes(jobs, at),
                 )
             if at in again and not (waits or running):
-                row = _second_attempt(lines, ids[at], before, row, span, jobs, at)
+                first, row = _attempts(row, span, jobs, at)
+                lines.append(f"{ids[at]}|{before}|{'|'.join(first)}|{after[2]}|{names[at]}")
                 skipped["earlier_attempt"] += 1
             lines.append(f"{ids[at]}|{before}|{'|'.join(row)}|{after[2]}|{names[at]}")
             if jobs.started[at] and not waits:
@@ -265,21 +266,18 @@ def _requeued(jobs: Jobs, span: Span, random: np.random.Generator) -> set[int]:
     return set(np.flatnonzero(able & (random.random(len(jobs)) < 0.008)).tolist())
 
 
-def _second_attempt(lines: Text, job_id: str, before: str, row: Row, span: Span, jobs: Jobs, at: int) -> Row:
-    """Write the attempt that a failing node cut, and return the row of the one after it, submitted when the first ended."""
-    submit, wait = int(jobs.submit_s[at]), int(jobs.wait_s[at])
-    cut = submit + wait // 2 + 1
+def _attempts(row: Row, span: Span, jobs: Jobs, at: int) -> tuple[Row, Row]:
+    """The attempt that a failing node cut, and the one after it, submitted (as Slurm does) when the first ended."""
+    submit, cut = int(jobs.submit_s[at]), int(jobs.submit_s[at] + jobs.wait_s[at] // 2 + 1)
     start_text, cut_text = span.local(np.array([submit + 1, cut]), "T")
     first = (row[0], start_text, cut_text, _duration(cut - submit - 1), row[4], "NODE_FAIL", "0:0", *row[7:])
-    lines.append(f"{job_id}|{before}|{'|'.join(first)}|/home|requeued")
-    return (cut_text, *row[1:])
+    return first, (cut_text, *row[1:])
 
 
 def _steps(job_id: str, row: Row) -> Text:
     """The batch script and the extern step: no user, no group, no limit; the first ends with its job, give or take."""
-    times = f"{row[1]}|{row[1]}|{row[2]}|{row[3]}"
-    state = row[5].split(" ")[0]
-    return [f"{job_id}.{step}|||lab||{times}||{state}|{row[6]}||||cpu=1|{row[8]}||{step}" for step in ("batch", "extern")]
+    times, state = f"{row[1]}|{row[1]}|{row[2]}|{row[3]}", row[5].split(" ")[0]
+    return [f"{job_id}.{step}||||||{times}||{state}|{row[6]}|1||1||{row[8]}||{step}" for step in ("batch", "extern")]
 
 
 def _nodes(jobs: Jobs, at: int) -> str:
@@ -307,7 +305,7 @@ def _sacct_dirt(lines: Text, random: np.random.Generator, rejected: Counter[str]
         if kind == "cut_short":
             fields = fields[:11]
         elif kind == "end_before_start":
-            fields[8] = fields[6].replace("20", "19", 1)
+            fields[8] = _a_year_before(fields[6])
         elif kind == "end_missing":
             fields[8] = "Unknown"
         else:
@@ -326,7 +324,7 @@ def _csv_dirt(lines: Text, random: np.random.Generator, rejected: Counter[str]) 
         if kind == "cut_short":
             fields = fields[:8]
         elif kind == "end_before_start":
-            fields[9], fields[10] = fields[7].replace("20", "19", 1), ""
+            fields[9], fields[10] = _a_year_before(fields[7]), ""
         else:
             fields[7] = "2026-13-45 99:00:00"
         rejected[kind] += 1
@@ -350,6 +348,10 @@ def _pai_dirt(lines: Text, random: np.random.Generator, rejected: Counter[str]) 
         rejected[kind] += 1
         out.append(",".join(fields))
     return out
+
+
+def _a_year_before(time: str) -> str:
+    return f"{int(time[:4]) - 1}{time[4:10].replace('-02-29', '-02-28')}{time[10:]}"
 
 
 def _picked(lines: Text, count: int, random: np.random.Generator) -> Iterator[str]:

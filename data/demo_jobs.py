@@ -28,7 +28,7 @@ class Profile:
 
     users: int
     kinds: int
-    jobs: int  # about so many
+    jobs: int  # about so many in 120 days
     gpu_counts: tuple[float, ...]
     gpu_share: tuple[float, ...]
     typical_run_s: float
@@ -146,7 +146,7 @@ def _sessions(
     """Kind, day and second of the day of each session, by the rhythm of the week and of the day."""
     in_a_session = np.where(kinds.is_array, 32.5, 1 / 0.35)
     weight = kinds.weight * (kinds.last_day - kinds.first_day) / np.where(kinds.is_array, 8, 1)
-    count = int(profile.jobs / (weight * in_a_session).sum() * weight.sum())
+    count = int(profile.jobs * days / 120 / (weight * in_a_session).sum() * weight.sum())
     kind = random.choice(len(weight), count, p=weight / weight.sum())
     busy = np.concatenate([[0], np.cumsum(_WEEKDAYS[(first_weekday + np.arange(days)) % 7])])
     low, high = (np.interp(edge[kind], np.arange(days + 1), busy) for edge in (kinds.first_day, kinds.last_day))

@@ -56,6 +56,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from `environment` (default: the process's own)."""
     env = dict(os.environ if environment is None else environment)
     home = Path(env.get("RUNCAST_HOME") or "var").resolve()
+    env["RUNCAST_HOME"] = str(home)  # the demo's cluster files refer to it, set or not
     clusters = Path(env.get("RUNCAST_CLUSTERS") or Path(__file__).parent / "clusters").resolve()
     uri = env.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
     return Settings(home=home, clusters=clusters, tracking_uri=uri, environment=env)
