@@ -60,7 +60,9 @@ def day_number(day: date) -> int:
 
 def microseconds(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """A timestamp[us] column as integers; null is the smallest integer, which is before every time."""
-    return pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()  # type: ignore[no-any-return]
+    integers = times.cast(pa.int64())
+    known = pc.fill_null(integers, np.iinfo(np.int64).min) if integers.null_count else integers
+    return known.to_numpy()  # type: ignore[no-any-return]
 
 
 def ended_at(jobs: pa.Table) -> pa.ChunkedArray:

@@ -473,7 +473,8 @@ def _sorted(jobs: pa.Table) -> pa.Table:
 
 
 def _is_sorted(jobs: pa.Table) -> bool:
-    times = microseconds(pc.coalesce(jobs["end_time"], jobs["submit_time"]))
+    ends = jobs["end_time"]
+    times = microseconds(pc.coalesce(ends, jobs["submit_time"]) if ends.null_count else ends)
     if bool((times[1:] < times[:-1]).any()):
         return False
     ties, keys = np.flatnonzero(times[1:] == times[:-1]), jobs["job_key"]
