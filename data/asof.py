@@ -38,8 +38,12 @@ def local_days(times_us: npt.NDArray[np.int64], zone: tzinfo) -> npt.NDArray[np.
     """Local calendar day of each instant, as days since 1970-01-01; exact over clock changes."""
     if not len(times_us):
         return np.empty(0, dtype=np.int64)
-    utc_days = np.unique(times_us // DAY_US)
-    days = np.unique((utc_days[:, None] + np.arange(-1, 3)).ravel())  # a zone is less than a day away from UTC
+    utc_days = times_us // DAY_US
+    first = int(utc_days.min()) - 1
+    near = np.zeros(int(utc_days.max()) - first + 3, dtype=bool)
+    for away in range(4):  # a zone is less than a day away from UTC
+        near[utc_days - first - 1 + away] = True
+    days = np.flatnonzero(near) + first
     starts = np.array([day_start_us(day_of(int(d)), zone) for d in days], dtype=np.int64)
     return days[np.searchsorted(starts, times_us, side="right") - 1]
 
@@ -56,7 +60,9 @@ def day_number(day: date) -> int:
 
 def microseconds(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """A timestamp[us] column as integers; null is the smallest integer, which is before every time."""
-    return pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()  # type: ignore[no-any-return]
+    integers = times.cast(pa.int64())
+    known = pc.fill_null(integers, np.iinfo(np.int64).min) if integers.null_count else integers
+    return known.to_numpy()  # type: ignore[no-any-return]
 
 
 def ended_at(jobs: pa.Table) -> pa.ChunkedArray:

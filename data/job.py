@@ -175,7 +175,9 @@ def latest_rows(keys: pa.Table) -> Integers:
     submitted = microseconds(keys["submit_time"])
     order = np.argsort(submitted, kind="stable")
     same = np.flatnonzero(submitted[order][1:] == submitted[order][:-1])
-    suspects = np.unique(order[np.concatenate([same, same + 1])])
+    shares = np.zeros(keys.num_rows, dtype=bool)
+    shares[order[same]] = shares[order[same + 1]] = True
+    suspects = np.flatnonzero(shares)
     if not len(suspects):
         return np.arange(keys.num_rows)
     some = keys.take(pa.array(suspects))

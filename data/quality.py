@@ -63,17 +63,19 @@ class QualityReport:
     def passed(self) -> bool:
         return not self.stops and not any(finding.severity == "stop" for finding in self.broken)
 
-    def require_passed(self) -> None:
-        """Raise QualityStop, naming each check, what it expected and what it found."""
+    def explain(self) -> str:
+        """What stops the night: each check, what it expected and what it found; empty where nothing does."""
         if self.passed:
-            return
+            return ""
         lines = [str(finding) for finding in self.stops]
         lines += [f"check broken, data not judged: {finding}" for finding in self.broken if finding.severity == "stop"]
-        raise QualityStop(
-            f"{self.cluster}, {self.day}: nothing is trained, the champion stays.\n  "
-            + "\n  ".join(lines)
-            + f"\nSee {self.data_docs}"
-        )
+        head = f"{self.cluster}, {self.day}: nothing is trained, the champion stays."
+        return "\n  ".join([head, *lines]) + f"\nSee {self.data_docs}"
+
+    def require_passed(self) -> None:
+        """Raise QualityStop with the explanation, unless the night may go on."""
+        if not self.passed:
+            raise QualityStop(self.explain())
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values, below 10 kB: the first findings of each kind, with how many there are."""
