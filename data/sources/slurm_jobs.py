@@ -197,13 +197,13 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     ran = start.known & end.known
     differs = ran & ~np.isnan(elapsed_s) & (np.abs((end.us - start.us) / 1e6 - elapsed_s) > 1)
     ids = _plain(job_ids(columns))
-    arrays, pending_tasks = _arrays(ids, rows, tally)
+    arrays, rest = _arrays(ids, rows, tally)
     flags |= {
         "never_started": ~start.known & ~is_open,
         "requeued": _is_one_of(states, WAITS_AGAIN),
         "unknown_state": _is_one_of(states, {OTHER}),
         "duration_differs": differs,
-        "array_tasks_waiting": pending_tasks,
+        "array_rest": rest,
     }
     requested, request_flags = _request(columns, rows, cluster, options, tally)
     flags |= request_flags
@@ -340,7 +340,7 @@ def _request(
         gpus, cpus, nodes = _first_known(gpus, got.gpus), filled_cpus, filled_nodes
     if cluster.gpus_tracked:
         gpus = np.where(np.isnan(gpus) & asked.given, 0.0, gpus)
-    mem_mib = _first_known(asked.mem_mib, _memory(columns, cpus, nodes, asked.mem_mib, tally), *([got.mem_mib] if got else []))
+    mem_mib = _first_known(asked.mem_mib, _memory(columns, cpus, nodes, tally), *([got.mem_mib] if got else []))
     limits, kinds = _limits(columns, rows, cluster, tally)
     requested = {
         "cpu_count": floats(cpus, ~np.isnan(cpus)),
@@ -380,19 +380,17 @@ def _tres_columns(columns: Mapping[str, pa.Array], name: str, rows: int) -> _Tre
     )
 
 
-def _memory(
-    columns: Mapping[str, pa.Array], cpus: np.ndarray, nodes: np.ndarray, in_tres: np.ndarray, tally: Tally
-) -> np.ndarray:
-    """Return ReqMem in MiB for the whole job, NaN where its scope or its text is not understood."""
+def _memory(columns: Mapping[str, pa.Array], cpus: np.ndarray, nodes: np.ndarray, tally: Tally) -> np.ndarray:
+    """Return ReqMem in MiB for the whole job, NaN where it is not given or not understood."""
     if "reqmem" not in columns:
         return np.full(len(cpus), np.nan)
     asked: _Looked[Memory] = _each_of(columns["reqmem"], memory)
-    of_nodes = _picked(asked, lambda m: m.mib if m.scope == "node" else None) * nodes
-    total = _first_known(of_nodes, _picked(asked, lambda m: m.mib if m.scope == "cpu" else None) * cpus)
-    lacks = np.isnan(total) & np.isnan(in_tres) & ~np.isnan(_picked(asked, lambda m: m.mib))
     tally.note("memory_unreadable", _count(asked, lambda m: not m.readable))
-    tally.note("memory_scope_unknown", lacks.sum())
-    return total
+    return _first_known(
+        _picked(asked, lambda m: m.mib if m.scope == "job" else None),
+        _picked(asked, lambda m: m.mib if m.scope == "node" else None) * nodes,
+        _picked(asked, lambda m: m.mib if m.scope == "cpu" else None) * cpus,
+    )
 
 
 def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally: Tally) -> tuple[pa.Array, pa.Array]:
@@ -408,18 +406,18 @@ def _limits(columns: Mapping[str, pa.Array], rows: int, cluster: Cluster, tally:
 
 
 def _arrays(ids: pa.Array, rows: int, tally: Tally) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """Read array id and task of each job, and which rows stand for tasks that still wait."""
-    waiting = np.zeros(rows, bool)
+    """Read array id and task of each job, and which rows stand for all tasks of an array that have not started."""
+    is_rest = np.zeros(rows, bool)
     if not _mask(pc.match_substring(ids, "_")).any():
-        return {}, waiting
+        return {}, is_rest
     task = pc.extract_regex(ids, ARRAY_TASK)
     rest = pc.extract_regex(ids, ARRAY_REST)
-    waiting = _mask(pc.is_valid(rest))
+    is_rest = _mask(pc.is_valid(rest))
     for tasks in pc.struct_field(rest, "tasks").drop_null().to_pylist():
-        tally.note("array_tasks_waiting_count", array_task_count(tasks) or 1)
+        tally.note("array_rest_tasks", array_task_count(tasks) or 1)
     array_id = pc.coalesce(pc.struct_field(task, "array"), pc.struct_field(rest, "array"))
     number = pc.struct_field(task, "task").cast(pa.int64())
-    return {"array_id": array_id, "array_task": pc.if_else(pc.less(number, 2**31), number, None).cast(pa.int32())}, waiting
+    return {"array_id": array_id, "array_task": pc.if_else(pc.less(number, 2**31), number, None).cast(pa.int32())}, is_rest
 
 
 def _restarts(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:

@@ -9,6 +9,7 @@ Oddities of the format, and what is made of them:
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,9 @@ from runcast.data.sources.slurm_attempts import batches, text_hashes
 from runcast.data.sources.slurm_jobs import Fields, SlurmOptions, Tally
 
 _RECORDS_PER_BATCH = 10_000
+_PER_CPU_BIT = 1 << 63
+_NO_VALUE = 0xFFFF_FFFE  # Slurm's NO_VAL; INFINITE is one more. Plain numbers of old versions may be either.
+_BITS = re.compile("0x[0-9A-Fa-f]{1,1000000}")
 
 
 class Options(SlurmOptions):
@@ -104,10 +108,21 @@ def _job_id(job: Mapping[str, Any]) -> str | None:
         if (task := _whole(array.get("task_id"))) is not None:
             return f"{of_array}_{task}"
         if tasks := _text(array.get("task")):
-            return f"{of_array}_[{tasks.strip('[]')}]"
+            at_once = _whole(_part(_part(_part(array, "limits"), "max"), "running").get("tasks"))
+            limit = f"%{at_once}" if at_once not in (None, "0") and "%" not in tasks else ""
+            return f"{of_array}_[{_task_set(tasks)}{limit}]"
     if of_het not in (None, "0") and (offset := _whole(het.get("job_offset"))) is not None:
         return f"{of_het}+{offset}"
     return raw
+
+
+def _task_set(text: str) -> str:
+    """Write the tasks that wait as sacct's text does; the JSON form may show the database's bits, 0x3F0 for 4-9."""
+    if not _BITS.fullmatch(text):
+        return text.strip("[]")
+    bits = bin(int(text, 16))[:1:-1]
+    runs = [(match.start(), match.end() - 1) for match in re.finditer("1+", bits)]
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in runs)
 
 
 def _state(current: Any) -> str | None:
@@ -125,18 +140,23 @@ def _tres(entries: Any) -> str:
 
 
 def _memory(required: Mapping[str, Any]) -> str | None:
-    """Write the memory asked for in MiB, as ReqMem: for each CPU or each node; before 23.02 one number held both."""
-    for key, suffix in (("memory_per_cpu", "Mc"), ("memory_per_node", "Mn"), ("memory", "Mn")):
+    """Write the memory asked for as ReqMem does: MiB for each CPU or each node.
+
+    Before 23.02 there is one number for both. Where it lacks the bit that means "for each CPU" it may be either (22.05 gives 50
+    for --mem-per-cpu=50M), so it is left out; the TRES list has the total.
+    """
+    for key, suffix in (("memory_per_cpu", "Mc"), ("memory_per_node", "Mn")):
         number = _whole(required.get(key))
         if number not in (None, "0"):
             return f"{number}{suffix}"
-    return None
+    both = _number(required.get("memory"))
+    return f"{int(both) - _PER_CPU_BIT}Mc" if both is not None and both >= _PER_CPU_BIT else None
 
 
 def _limit(value: Any) -> str | None:
-    if isinstance(value, dict) and value.get("infinite") is True:
+    if value == _NO_VALUE + 1 or (isinstance(value, dict) and value.get("infinite") is True):
         return "UNLIMITED"
-    return _whole(value)
+    return None if value == _NO_VALUE else _whole(value)
 
 
 def _epoch(value: Any) -> str | None:

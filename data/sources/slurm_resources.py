@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Scope = Literal["node", "cpu", "unknown"]
+Scope = Literal["job", "node", "cpu"]
 
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}  # no unit: MB, sacct(1)
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.ASCII | re.IGNORECASE)
@@ -88,20 +88,22 @@ def gres_per_node(text: str) -> Gpus:
 
 @lru_cache(maxsize=1 << 14)
 def memory(text: str) -> Memory:
-    """Read sacct's ReqMem: `4Gn` for each node, `2000Mc` for each CPU, `4G` without a scope; 0 stands for "not given".
+    """Read sacct's ReqMem: `4Gn` for each node, `2000Mc` for each CPU, `4G` for the whole job; 0 stands for "not given".
+
+    The letters went away in Slurm 21.08, whose number is the job's: 22.05 prints 100M for two CPUs of --mem-per-cpu=50M.
 
     >>> memory("4Gn"), memory("2147486648Mn"), memory("20H")
     (Memory(mib=4096.0, scope='node', readable=True), Memory(mib=3000.0, scope='cpu', readable=True), \
-Memory(mib=None, scope='unknown', readable=False))
+Memory(mib=None, scope='job', readable=False))
     """
     word = text.strip()
     if word.lower() in ("", "n/a", "none", "null", "unknown", "?"):
-        return Memory(None, "unknown")
+        return Memory(None, "job")
     match = _MEMORY.fullmatch(word)
     if not match:
-        return Memory(None, "unknown", readable=False)
+        return Memory(None, "job", readable=False)
     number, unit, suffix = match[1], match[2].upper(), match[3].lower()
-    scope: Scope = "node" if suffix == "n" else "cpu" if suffix == "c" else "unknown"
+    scope: Scope = "node" if suffix == "n" else "cpu" if suffix == "c" else "job"
     if "." not in number and scope != "cpu":
         for bit in _PER_CPU_BITS:
             if bit <= int(number) < 2 * bit:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -76,9 +77,9 @@ def job_2108(**changed: Any) -> dict[str, Any]:
     return job | changed
 
 
-def cluster(**options: object) -> Cluster:
+def cluster(time_zone: str = "Asia/Tokyo", **options: object) -> Cluster:
     source = {"format": "slurm_json", "paths": ["*"], "options": options}
-    return Cluster.model_validate({"name": "c", "time_zone": "Asia/Tokyo", "gpus_tracked": True, "source": source})
+    return Cluster.model_validate({"name": "c", "time_zone": time_zone, "gpus_tracked": True, "source": source})
 
 
 @pytest.fixture
@@ -169,9 +170,38 @@ def test_tasks_that_still_wait_are_one_row_and_counted(read):
         "12_[4-9%2]",
         "12",
         "excluded",
-        ["array_tasks_waiting"],
+        ["array_rest"],
     )
-    assert batch.notes["array_tasks_waiting_count"] == 6
+    assert batch.notes["array_rest_tasks"] == 6
+
+
+@pytest.mark.parametrize(
+    ("task", "at_once", "job_id"),
+    [
+        ("0x3F0", 2, "12_[4-9%2]"),
+        ("0xEA", 0, "12_[1,3,5-7]"),
+        ("0x1", 0, "12_[0]"),
+        ("4-9%2", 2, "12_[4-9%2]"),
+        ("[1,3]", None, "12_[1,3]"),
+    ],
+)
+def test_tasks_that_wait_are_written_as_the_text_form_writes_them(read, task, at_once, job_id):
+    array = {"job_id": 12, "task_id": None, "task": task, "limits": {"max": {"running": {"tasks": at_once}}}}
+    assert rows(read(job_2108(array=array, state={"current": "PENDING"})))[0]["job_id"] == job_id
+
+
+def test_both_forms_of_a_real_slurm_22_05_give_the_same_jobs():
+    """Only an unlimited limit is lost: the JSON form of 22.05 shows null for it."""
+    folder = Path(__file__).parent / "slurm_22_05"
+    forms = [
+        rows(list(module.read(folder / name, cluster("UTC"))))
+        for module, name in ((slurm_sacct, "sacct.txt"), (slurm_json, "sacct.json"))
+    ]
+    text, of_json = ({job["job_key"]: {**job, "source": ""} for job in form} for form in forms)
+    assert len(text) == 18
+    assert text["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "unlimited"
+    assert of_json["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "absent"
+    assert of_json == text
 
 
 def test_running_job_has_no_end_and_steps_say_nothing(read):
@@ -199,6 +229,8 @@ def test_cancelled_while_it_waited_never_started(read):
         (number(0, infinite=True), None, "unlimited"),
         (number(None), None, "absent"),
         (None, None, "absent"),
+        (4_294_967_295, None, "unlimited"),
+        (4_294_967_294, None, "absent"),
     ],
 )
 def test_time_limit_is_in_minutes(read, limit, limit_s, kind):
@@ -212,10 +244,10 @@ def test_time_limit_is_in_minutes(read, limit, limit_s, kind):
         ({"CPUs": 8, "memory_per_cpu": number(500), "memory_per_node": number(None)}, 4000.0),
         ({"CPUs": 8, "memory_per_cpu": number(None), "memory_per_node": number(500)}, 1000.0),
         ({"CPUs": 8, "memory": (1 << 63) + 500}, 4000.0),
-        ({"CPUs": 8, "memory": 500}, 1000.0),
+        ({"CPUs": 8, "memory": 500}, None),
         ({"CPUs": 8, "memory": 0}, None),
     ],
-    ids=["per cpu", "per node", "21.08 per cpu", "21.08 per node", "none"],
+    ids=["per cpu", "per node", "21.08 per cpu", "21.08 either", "none"],
 )
 def test_memory_where_the_tres_list_lacks_it(read, required, mem_mib):
     nodes = [{"type": "node", "name": "", "id": 4, "count": 2}]
