@@ -41,15 +41,18 @@ def signature() -> ModelSignature:
 
 def save_pyfunc(folder: Path, bundle: Path, *, run_id: str | None = None, model_id: str | None = None) -> None:
     """Write the MLflow model `folder` around a copy of `bundle`; the ids say which run and logged model it is of."""
-    save_model(
-        str(folder),
-        mlflow_model=Model(run_id=run_id, model_id=model_id),
-        loader_module="runcast.registry.pyfunc",
-        data_path=str(bundle),
-        signature=signature(),
-        # stated, not inferred: inference takes seconds and imports the model; runcast itself is installed beside them
-        pip_requirements=[f"{name}=={version(name)}" for name in ("mlflow", "numpy", "lightgbm")],
-    )
+    with warnings.catch_warnings():
+        # The signature is declared; MLflow asks for an example all the same, and with one it trips over pandas 3 itself.
+        warnings.filterwarnings("ignore", ".*An input example was not provided", UserWarning)
+        save_model(
+            str(folder),
+            mlflow_model=Model(run_id=run_id, model_id=model_id),
+            loader_module="runcast.registry.pyfunc",
+            data_path=str(bundle),
+            signature=signature(),
+            # stated, not inferred: inference takes seconds and imports the model; runcast itself is installed beside them
+            pip_requirements=[f"{name}=={version(name)}" for name in ("mlflow", "numpy", "lightgbm")],
+        )
 
 
 class Forecaster:

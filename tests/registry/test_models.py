@@ -14,7 +14,6 @@ from runcast.registry.runs import Night, log_night
 from runcast.registry.store import Store
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-pytestmark = pytest.mark.filterwarnings("ignore:.*An input example was not provided")
 
 Registers = Callable[[Night], ModelVersion]
 Nights = Callable[..., Night]
