@@ -19,7 +19,9 @@ from runcast.data.errors import SourceError
 from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.record import floats
-from runcast.data.sources.slurm_jobs import WAITS_AGAIN, Fields, Rows, SlurmOptions, Tally, canonical_rows, job_ids
+from runcast.data.sources.slurm_fields import Fields, SlurmOptions, Tally
+from runcast.data.sources.slurm_jobs import Rows, canonical_rows
+from runcast.data.sources.slurm_moments import WAITS_AGAIN
 from runcast.data.sources.times import microseconds
 
 #: Ended states after which the system itself may queue the job again.
@@ -51,7 +53,7 @@ def batches(
                     f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster"
                 )
         rows = canonical_rows(fields, cluster, options, tally)
-        yield tally.batch(attempts.add(job_ids(fields.columns), rows, tally))
+        yield tally.batch(attempts.add(fields.ids, rows, tally))
     tally = Tally()
     if (jobs := attempts.rest(tally)).num_rows:
         yield tally.batch(jobs)
@@ -112,7 +114,7 @@ def concat_rows(pieces: list[Rows]) -> Rows:
         pa.concat_tables([piece.jobs for piece in pieces]).combine_chunks(),
         *(
             np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in ("reached_us", "started_us", "end_us", "restarts")
+            for name in ("reached_us", "started_us", "ended_us", "restarts")
         ),
     )
 
@@ -163,15 +165,15 @@ def _groups(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     jobs = rows.jobs
     codes = jobs["job_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     submit_us, _ = microseconds(jobs["submit_time"].combine_chunks())
-    ended = rows.end_us > 0
+    ended = rows.ended_us > 0
     order = np.lexsort((ended, rows.reached_us, submit_us, codes))
-    codes, submit_us, end_us = codes[order], submit_us[order], rows.end_us[order]
+    codes, submit_us, ended_us = codes[order], submit_us[order], rows.ended_us[order]
     states = jobs["state"].to_numpy(zero_copy_only=False)[order]
     if not len(order):
         return order, order
-    gap = submit_us[1:] - end_us[:-1]
+    gap = submit_us[1:] - ended_us[:-1]
     again = np.isin(states[:-1], list(WAITS_AGAIN)) & (gap <= _REQUEUED_WITHIN_US)
-    cut = np.isin(states[:-1], _CUT_BY_SYSTEM) & (end_us[:-1] > 0) & (np.abs(gap) <= _QUEUED_AGAIN_WITHIN_US)
+    cut = np.isin(states[:-1], _CUT_BY_SYSTEM) & (ended_us[:-1] > 0) & (np.abs(gap) <= _QUEUED_AGAIN_WITHIN_US)
     same_job = (codes[1:] == codes[:-1]) & ((submit_us[1:] == submit_us[:-1]) | again | cut)
     return order, np.concatenate([[0], np.cumsum(~same_job)])
 

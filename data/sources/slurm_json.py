@@ -23,7 +23,7 @@ from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.json_items import array_items
 from runcast.data.sources.slurm_attempts import batches, text_hashes
-from runcast.data.sources.slurm_jobs import Fields, SlurmOptions, Tally
+from runcast.data.sources.slurm_fields import Fields, SlurmOptions, Tally
 
 _RECORDS_PER_BATCH = 10_000
 _PER_CPU_BIT = 1 << 63
@@ -38,7 +38,7 @@ class Options(SlurmOptions):
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     """Yield the jobs of one JSON file in batches; the file is read twice, first for the ids that are met again."""
     options = Options.model_validate(cluster.source.options)
-    return batches((text_hashes(f.columns["jobid"]) for f, _ in _pieces(path)), _pieces(path), path, cluster, options)
+    return batches((text_hashes(f.ids) for f, _ in _pieces(path)), _pieces(path), path, cluster, options)
 
 
 def _pieces(path: Path) -> Iterator[tuple[Fields, Tally]]:

@@ -26,8 +26,8 @@ from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import LINE_BYTES_AT_MOST, Block, read_blocks, text_of
 from runcast.data.sources.slurm_attempts import HASHED_BYTES, batches, id_hashes, text_hashes
+from runcast.data.sources.slurm_fields import FIELDS, Fields, SlurmOptions, Tally, require_fields
 from runcast.data.sources.slurm_ids import JOB_ID, STEP_ID
-from runcast.data.sources.slurm_jobs import FIELDS, Fields, SlurmOptions, Tally, job_ids, require_fields
 
 BLOCK_BYTES = 8 << 20  # some 30,000 records: per-block work is then under a tenth of the whole
 _FREE_TEXT = frozenset({"jobname", "workdir", "submitline", "comment", "admincomment", "systemcomment", "extra", "reason"})
@@ -110,7 +110,7 @@ def _id_hashes(path: Path, layout: _Layout) -> Iterator[np.ndarray]:
     if layout.id_at or layout.record_end or len(layout.delimiter) > 1:
         wanted = frozenset({layout.names[layout.id_at]})
         for block in _blocks(path, layout):
-            yield text_hashes(job_ids(_fields(_records(block, layout, wanted), layout, path.name).columns))
+            yield text_hashes(_fields(_records(block, layout, wanted), layout, path.name).ids)
         return
     for block in read_blocks(path, BLOCK_BYTES):
         data = np.frombuffer(block.data, np.uint8)

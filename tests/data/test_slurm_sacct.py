@@ -590,6 +590,13 @@ def test_night_of_the_repeated_hour(log, start, end, elapsed, runtime_s, flags):
     assert (job["runtime_s"], job["flags"]) == (runtime_s, flags)
 
 
+def test_wait_within_the_repeated_hour_is_not_negative(log):
+    day = "2017-11-05T"
+    text = one(Submit=day + "01:50:00", Start=day + "01:10:00", End=day + "01:40:00", Elapsed="00:30:00")
+    job = log(text, cluster("America/Los_Angeles")).jobs[0]
+    assert (job["queue_s"], job["runtime_s"]) == (1_200.0, 1_800.0)
+
+
 def test_time_in_the_skipped_hour_is_rejected(log):
     text = one(Submit="2017-03-12T01:00:00", Start="2017-03-12T02:30:00", End="2017-03-12T04:00:00")
     assert log(text, cluster("America/Los_Angeles")).reasons == [(2, "start_nonexistent")]

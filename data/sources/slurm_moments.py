@@ -1,0 +1,154 @@
+"""When a Slurm job was submitted, started and ended, as far as its record can be believed.
+
+- A job that has not ended has no end, and one that waits has no start, whatever the log writes there: they are forecasts.
+- A job cancelled while it waited shows its cancellation as start and end, and "None assigned" as its nodes: it never started.
+- A requeued job waits; the start and end of its record are those of the attempt before.
+- Of the two instants of a repeated hour Elapsed decides, where the log has it, and in any case the order of the moments.
+- Elapsed leaves out suspended time; the runtime is end - start, the time the job held its nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runcast.data.sources.durations import duration_s
+from runcast.data.sources.record import LATEST_US, Instants
+from runcast.data.sources.slurm_fields import NO_NODES, NO_WORDS, Fields, is_one_of, mask_of
+from runcast.data.sources.slurm_resources import tres
+from runcast.data.sources.times import Times, microseconds, parse_times
+from runcast.data.states import OPEN_STATES, OTHER, STATES
+
+#: States of a job that was started before and is queued again.
+WAITS_AGAIN = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+_WAITS = frozenset(state for state in OPEN_STATES if STATES[state] == "excluded")
+#: Ended states in which a job may never have started; in the others a missing start is a fault of the log.
+_MAY_NEVER_START = frozenset(
+    {"CANCELLED", "FAILED", "DEADLINE", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED", "UPDATE_DB", OTHER}
+)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The moments of each record; `attempt_start` and `attempt_end` are those of a requeued job's last attempt too."""
+
+    submit: Instants
+    start: Instants
+    end: Instants
+    attempt_start: Instants
+    attempt_end: Instants
+    flags: Mapping[str, np.ndarray]
+
+    def take(self, rows: np.ndarray) -> "Moments":
+        return Moments(
+            self.submit.take(rows),
+            self.start.take(rows),
+            self.end.take(rows),
+            self.attempt_start.take(rows),
+            self.attempt_end.take(rows),
+            {name: mask[rows] for name, mask in self.flags.items()},
+        )
+
+
+@dataclass(frozen=True)
+class _Elapsed:
+    us: np.ndarray  # 0 where not known
+    known: np.ndarray
+    unreadable: np.ndarray  # what is there but is no duration, such as a negative one
+
+
+def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Moments, dict[str, np.ndarray]]:
+    """Return the moments of each record, and masks by reason of the records that contradict themselves."""
+    is_open, waits, waits_again = (is_one_of(states, names) for names in (OPEN_STATES, _WAITS, WAITS_AGAIN))
+    times = {n: parse_times(fields.text(n), time_zone) for n in ("submit", "start", "end") if n in fields.columns}
+    elapsed = _elapsed(fields)
+    submit = _instants(times, "submit", fields.rows)
+    start, end = _span(times, submit, elapsed, fields.rows)
+    unstarted = ~is_open & start.known & end.known & (end.us <= start.us) & (elapsed.us == 0) & _without_nodes(fields)
+    had_start, had_end = start, end
+    start = _only(start, ~waits & ~unstarted)
+    end = _only(end, ~is_open)
+    attempt_start = _only(had_start, (start.known | waits_again) & (had_start.us >= submit.us))
+    attempt_end = _only(had_end, ~is_open | waits_again)
+    read = {"submit": np.ones(fields.rows, bool), "start": ~waits, "end": ~is_open}
+    ran = start.known & end.known
+    flags = {
+        "clock_ambiguous": np.logical_or.reduce([times[name].ambiguous & read[name] for name in times]),
+        "never_started": ~start.known & ~is_open,
+        "requeued": waits_again,
+        "duration_differs": ran & elapsed.known & (np.abs(end.us - start.us - elapsed.us) > 1_000_000),
+    }
+    faults: dict[str, np.ndarray] = {"submit_missing": times["submit"].missing}
+    for name, parsed in times.items():
+        faults[f"{name}_unreadable"] = parsed.unreadable & read[name]
+        faults[f"{name}_nonexistent"] = parsed.nonexistent & read[name]
+    faults |= {
+        "elapsed_unreadable": elapsed.unreadable,
+        "end_missing": ~is_open & ~end.known,
+        "start_missing": ~start.known & ~waits & ~unstarted & ~is_one_of(states, _MAY_NEVER_START),
+        "start_before_submit": start.known & (start.us < submit.us),
+        "end_before_start": ran & (end.us < start.us),
+        "end_before_submit": ~start.known & end.known & (end.us < submit.us),
+        "time_out_of_range": np.maximum.reduce([submit.us, start.us, end.us]) >= LATEST_US,
+    }
+    return Moments(submit, start, end, attempt_start, attempt_end, flags), faults
+
+
+def _span(times: Mapping[str, Times], submit: Instants, elapsed: _Elapsed, rows: int) -> tuple[Instants, Instants]:
+    """Find start and end: as written, or by Elapsed where the log has a column for only one of them."""
+    start, end = _instants(times, "start", rows), _instants(times, "end", rows)
+    if "end" not in times:
+        return start, Instants(start.us + elapsed.us, start.known & elapsed.known)
+    if "start" not in times:
+        return Instants(end.us - elapsed.us, end.known & elapsed.known), end
+    if not (times["start"].ambiguous | times["end"].ambiguous).any():
+        return start, end
+    later_start, later_end = (Instants(*microseconds(times[name].second)) for name in ("start", "end"))
+    best_start, best_end = start.us, end.us
+    best = _strain(submit, start, end, elapsed)
+    for s, e in ((start, later_end), (later_start, later_end), (later_start, end)):
+        strain = _strain(submit, s, e, elapsed)
+        better = strain < best
+        best_start, best_end = np.where(better, s.us, best_start), np.where(better, e.us, best_end)
+        best = np.minimum(best, strain)
+    return Instants(best_start, start.known), Instants(best_end, end.known)
+
+
+def _strain(submit: Instants, start: Instants, end: Instants, elapsed: _Elapsed) -> np.ndarray:
+    """Say by how many microseconds moments contradict each other and Elapsed."""
+    waited = np.where(submit.known & start.known, np.maximum(submit.us - start.us, 0), 0)
+    span = np.where(start.known & end.known, end.us - start.us, 0)
+    strain: np.ndarray = waited + np.where(elapsed.known & end.known, np.abs(span - elapsed.us), np.maximum(-span, 0))
+    return strain
+
+
+def _elapsed(fields: Fields) -> _Elapsed:
+    name, read = ("elapsedraw", _whole_seconds) if "elapsedraw" in fields.columns else ("elapsed", duration_s)
+    words = frozenset(NO_WORDS.to_pylist())
+    looked = fields.read(name, lambda text: None if text in words else (read(text),))
+    seconds = looked.numbers(lambda value: None if value is None else value[0])
+    known = ~np.isnan(seconds)
+    unreadable = looked.mask(lambda value: value is not None and value[0] is None)
+    return _Elapsed(np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64), known, unreadable)
+
+
+def _whole_seconds(text: str) -> float | None:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _without_nodes(fields: Fields) -> np.ndarray:
+    """Tell which records were given no nodes; False where the log does not say."""
+    if "nodelist" in fields.columns:
+        return mask_of(fields.words("nodelist", NO_NODES).is_null())
+    if "alloctres" in fields.columns:
+        return fields.read("alloctres", tres).mask(lambda allocated: allocated.cpus is None)
+    return np.zeros(fields.rows, bool)
+
+
+def _instants(times: Mapping[str, Times], name: str, rows: int) -> Instants:
+    return Instants(*microseconds(times[name].utc)) if name in times else Instants.none(rows)
+
+
+def _only(instants: Instants, mask: np.ndarray) -> Instants:
+    return Instants(instants.us, instants.known & mask)
