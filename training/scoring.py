@@ -180,7 +180,7 @@ class Gbdt:
     def forecast(self, inputs: Inputs) -> Forecast:
         p50_s = np.exp(np.asarray(self.p50.predict(inputs.values, num_threads=1), np.float64))
         p90_s = np.exp(np.asarray(self.p90.predict(inputs.values, num_threads=1), np.float64)) * self.p90_factor
-        confidence = np.minimum(p50_s / p90_s, 1.0)  # 1 / the width between the quantiles; where they cross, none is left
+        confidence = np.exp(-np.abs(np.log(p90_s / p50_s)))  # 1 / the width between them; crossed by much is as unsure as wide
         return clip(p50_s, p90_s, confidence, np.full(len(inputs), self.kind), inputs.hard_limit_s)
 
     def content(self) -> dict[str, Any]:
