@@ -9,7 +9,3 @@ class NothingToJudge(RuncastError):
 
 class UnknownNumber(RuncastError):
     """A gate asks for a metric or a slice that the report does not hold."""
-
-
-class GateNotPassed(RuncastError):
-    """A promotion was asked for on a report that did not pass, or that is not about this model."""

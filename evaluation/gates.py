@@ -5,12 +5,13 @@ already, the newcomer must be no worse than it on jobs neither had seen.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from runcast.data.cluster import Gate
-from runcast.evaluation.errors import GateNotPassed, UnknownNumber
+from runcast.evaluation.errors import UnknownNumber
 from runcast.evaluation.metrics import BY_NAME
-from runcast.evaluation.scores import Coverage, Scores, best_of
+from runcast.evaluation.scores import Coverage, Scores
 
 #: A gate's metric of this form reads the coverage at a target: coverage_0.089.
 COVERAGE_PREFIX = "coverage_"
@@ -27,20 +28,35 @@ class GateResult:
 
 @dataclass(frozen=True)
 class GateReport:
-    """The verdict on one model of one cluster for one night; `data` is the fingerprint of the jobs it was judged on."""
+    """The verdict on one model of one cluster and night; the registry promotes by it and compares what it is about.
+
+    `best_baseline` and its value are by the metric and rows of the cluster's first gate, `value` is the model's.
+    """
 
     cluster: str
     kind: str
-    day: str
-    data: str
+    night: str
+    data_fingerprint: str
+    model_sha256: str
     passed: bool
     results: tuple[GateResult, ...]
+    metric: str
+    value: float | None = None
+    best_baseline: str | None = None
+    best_baseline_value: float | None = None
 
     @property
-    def sentence(self) -> str:
-        """Say the verdict in one line: the first condition that failed, or that all hold."""
-        failed = [result.sentence for result in self.results if not result.passed]
-        return failed[0] if failed else "; ".join(result.sentence for result in self.results)
+    def reasons(self) -> tuple[str, ...]:
+        """The conditions that failed, each as a sentence; empty where all hold."""
+        return tuple(result.sentence for result in self.results if not result.passed)
+
+    @property
+    def text(self) -> str:
+        """Say the verdict in one line."""
+        return "passed" if self.passed else "not passed: " + "; ".join(self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -60,8 +76,9 @@ def judge(
     *,
     cluster: str,
     kind: str,
-    day: str,
-    data: str,
+    night: str,
+    data_fingerprint: str,
+    model_sha256: str,
     scores: Scores,
     coverage: Coverage,
     baselines: Sequence[str],
@@ -71,23 +88,37 @@ def judge(
     fallback_reason: str | None,
     champion: ChampionComparison | None = None,
 ) -> GateReport:
-    """Judge the model `kind`; raises UnknownNumber where a gate asks for what the report does not hold."""
+    """Judge the model `kind`; an empty `model_sha256` says that none was trained that night.
+
+    Raises UnknownNumber where a gate asks for what the report does not hold.
+    """
     results = [_is_a_model(kind, distinct_answers, fallback_reason), _has_enough_jobs(jobs, min_jobs)]
+    if fallback_reason is None and not model_sha256:
+        results.append(GateResult("trained", False, f"no {kind} was trained for this night; train it, then evaluate"))
     results += [_hold(gate, kind, scores, coverage, baselines) for gate in gates]
     if champion is not None:
         results.append(_is_no_worse(kind, champion))
-    return GateReport(cluster, kind, day, data, all(result.passed for result in results), tuple(results))
+    first = gates[0] if gates else Gate()
+    found = {name: _number_or_none(first, name, scores, coverage) for name in (kind, *baselines)}
+    best = _best(first, scores, coverage, baselines)
+    return GateReport(
+        cluster=cluster,
+        kind=kind,
+        night=night,
+        data_fingerprint=data_fingerprint,
+        model_sha256=model_sha256,
+        passed=all(result.passed for result in results),
+        results=tuple(results),
+        metric=_name(first),
+        value=found[kind],
+        best_baseline=best,
+        best_baseline_value=None if best is None else found[best],
+    )
 
 
-def require_passed(report: GateReport, *, cluster: str, kind: str, data: str) -> None:
-    """Raise GateNotPassed unless `report` is the passed verdict on this cluster's model of these data."""
-    for name, expected, found in (("cluster", cluster, report.cluster), ("kind", kind, report.kind), ("data", data, report.data)):
-        if expected != found:
-            raise GateNotPassed(
-                f"{cluster}/{kind}: the report is about {name} {found!r}, expected {expected!r}; evaluate this model first"
-            )
-    if not report.passed:
-        raise GateNotPassed(f"{cluster}/{kind} of {report.day}: {report.sentence}. The champion stays.")
+def not_judged(cluster: str, kind: str, night: str, data_fingerprint: str, reason: str) -> GateReport:
+    """Return the failed verdict on a model that could not be judged."""
+    return GateReport(cluster, kind, night, data_fingerprint, "", False, (GateResult("enough_jobs", False, reason),), metric="")
 
 
 def _is_a_model(kind: str, distinct_answers: int, fallback_reason: str | None) -> GateResult:
@@ -108,9 +139,7 @@ def _has_enough_jobs(jobs: int, min_jobs: int) -> GateResult:
 def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> GateResult:
     """Check one configured gate: its bounds, and the best baseline on the same rows."""
     where = f"{gate.metric} on {gate.rows} jobs"
-    if ":" in gate.rows and gate.rows not in scores[kind]:  # a state or a group that no test job has tonight
-        return GateResult(_name(gate), False, f"{where} has no value: the slice has no jobs")
-    value = _number(gate, kind, scores, coverage)
+    value = _number_or_none(gate, kind, scores, coverage)
     if value is None:
         return GateResult(_name(gate), False, f"{where} has no value: the slice has no jobs")
     conditions: list[tuple[bool, str]] = []
@@ -127,36 +156,47 @@ def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: 
 def _beats_best_baseline(
     gate: Gate, value: float, scores: Scores, coverage: Coverage, baselines: Sequence[str]
 ) -> tuple[bool, str]:
-    if gate.metric.startswith(COVERAGE_PREFIX):
-        best = max(baselines, key=lambda name: _number(gate, name, scores, coverage) or 0.0)
-        bound = _number(gate, best, scores, coverage) or 0.0
-        return value > bound, f"the best baseline ({best}) has {bound:.4g}"
-    better = BY_NAME[gate.metric].better
-    if better == "neither":
+    if _better(gate) == "neither":
         raise UnknownNumber(
             f"gate on {gate.metric}: neither more nor less of it is better; "
             "set at_most or at_least, and than_best_baseline: false"
         )
-    best = best_of(scores, baselines, gate.metric, gate.rows)
-    bound_or_none = scores[best][gate.rows][gate.metric]
-    if bound_or_none is None:
+    best = _best(gate, scores, coverage, baselines)
+    bound = None if best is None else _number_or_none(gate, best, scores, coverage)
+    if bound is None:
         return True, "no baseline has a value"
-    bound = bound_or_none
-    wins = {"lower": value < bound, "higher": value > bound, "nearer_0.9": abs(value - 0.9) < abs(bound - 0.9)}[better]
+    wins = {"lower": value < bound, "higher": value > bound, "nearer_0.9": abs(value - 0.9) < abs(bound - 0.9)}[_better(gate)]
     return wins, f"the best baseline ({best}) has {bound:.4g}"
 
 
-def _number(gate: Gate, name: str, scores: Scores, coverage: Coverage) -> float | None:
+def _best(gate: Gate, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> str | None:
+    """Return the best baseline by the gate's number, None where none has one or no way is better."""
+    found = {name: _number_or_none(gate, name, scores, coverage) for name in baselines}
+    badness = {
+        name: {"lower": value, "higher": -value, "nearer_0.9": abs(value - 0.9), "neither": 0.0}[_better(gate)]
+        for name, value in found.items()
+        if value is not None
+    }
+    return min(badness, key=lambda name: badness[name]) if badness and _better(gate) != "neither" else None
+
+
+def _better(gate: Gate) -> str:
+    return "higher" if gate.metric.startswith(COVERAGE_PREFIX) else BY_NAME[gate.metric].better
+
+
+def _number_or_none(gate: Gate, name: str, scores: Scores, coverage: Coverage) -> float | None:
+    """Return the number a gate is about, None where its rows have no jobs; raises UnknownNumber."""
     if gate.metric.startswith(COVERAGE_PREFIX):
         target = gate.metric.removeprefix(COVERAGE_PREFIX)
         if target not in coverage[name] or gate.rows != "all":
-            raise UnknownNumber(
-                f"gate on {gate.metric}, rows {gate.rows!r}: coverage is known on all jobs at {', '.join(coverage[name])}"
-            )
+            known = ", ".join(coverage[name])
+            raise UnknownNumber(f"gate on {gate.metric}, rows {gate.rows!r}: coverage is known on all jobs at {known}")
         return coverage[name][target]
     if gate.metric not in BY_NAME:
         raise UnknownNumber(f"gate on {gate.metric!r}: known metrics are {', '.join(BY_NAME)} and {COVERAGE_PREFIX}<target>")
     if gate.rows not in scores[name]:
+        if ":" in gate.rows:  # a state or a group that no test job has tonight
+            return None
         raise UnknownNumber(f"gate on {gate.metric}: no slice {gate.rows!r} in this report; it holds {', '.join(scores[name])}")
     return scores[name][gate.rows][gate.metric]
 

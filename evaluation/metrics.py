@@ -25,6 +25,11 @@ def absolute_log_ratios(actual_s: Floats, predicted_s: Floats) -> Floats:
     return ratios
 
 
+def hits_within_25(actual_s: Floats, predicted_s: Floats) -> Floats:
+    """Return 1 for each job whose percentage error is at most 25 %, else 0."""
+    return (absolute_percentage_errors(actual_s, predicted_s) <= 0.25).astype(np.float64)
+
+
 def mdape(actual_s: Floats, predicted_s: Floats) -> float:
     """Half of the jobs have a percentage error at or below this."""
     return _of(np.median, absolute_percentage_errors(actual_s, predicted_s))
@@ -37,7 +42,7 @@ def mape(actual_s: Floats, predicted_s: Floats) -> float:
 
 def within_25(actual_s: Floats, predicted_s: Floats) -> float:
     """Share of jobs whose percentage error is at most 25 %."""
-    return _of(np.mean, absolute_percentage_errors(actual_s, predicted_s) <= 0.25)
+    return _of(np.mean, hits_within_25(actual_s, predicted_s))
 
 
 def wape(actual_s: Floats, predicted_s: Floats) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import Interval, weekly_intervals
-from runcast.evaluation.metrics import METRICS, Floats, absolute_log_ratios, absolute_percentage_errors
+from runcast.evaluation.metrics import METRICS, Floats, absolute_log_ratios, absolute_percentage_errors, hits_within_25
 from runcast.evaluation.risk_coverage import coverage_at
 from runcast.evaluation.slices import Slice
 from runcast.training.forecast import Forecast
@@ -71,9 +71,7 @@ class _PerJob:
 #: Metrics with intervals: what the verdict and the targets are about.
 _PER_JOB: dict[str, _PerJob] = {
     "mdape": _PerJob("point_s", absolute_percentage_errors, lambda errors: float(np.median(errors))),
-    "within_25": _PerJob(
-        "point_s", lambda a, p: 1.0 * (absolute_percentage_errors(a, p) <= 0.25), lambda hits: float(hits.mean())
-    ),
+    "within_25": _PerJob("point_s", hits_within_25, lambda hits: float(hits.mean())),
     "error_factor": _PerJob("p50_s", absolute_log_ratios, lambda logs: float(np.exp(logs.mean()))),
 }
 

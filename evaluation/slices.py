@@ -42,7 +42,9 @@ def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float) -> tuple[
         ),
         Slice("new_user", "no finished run of its user at submission", _is_new_user(test)),
         Slice(
-            "long", f"ran {long_s:.0f} s or longer: the longest tenth of the jobs learned from", test.ended.runtime_s >= long_s
+            "long",
+            f"ran {duration(long_s)} or longer, as the longest tenth of the jobs learned from did",
+            test.ended.runtime_s >= long_s,
         ),
         Slice("multi_node", "asked for more than one node", test.column("node_count") > 1),
     ]
@@ -54,6 +56,18 @@ def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float) -> tuple[
         for group in _most_frequent(names[groups.codes >= 0], TOP_GROUPS):
             found.append(Slice(f"group:{group}", f"of group {group}", (names == group) & (groups.codes >= 0)))
     return tuple(found)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit that leaves at least 1 of it.
+
+    >>> duration(45), duration(5_400), duration(200_000)
+    ('45 s', '1.5 h', '2.31 d')
+    """
+    for unit_s, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.3g} {unit}" if seconds / unit_s < 10 else f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _is_new_user(test: Matrix) -> NDArray[np.bool_]:

@@ -52,9 +52,9 @@ def export_cart(tree: DecisionTreeRegressor, names: tuple[str, ...], values: NDA
 
 
 def round_down(threshold: Floats) -> NDArray[np.float32]:
-    """Return the largest finite float32 at or below each threshold: a float32 value is <= the one exactly when it is <= the other.
+    """Return the largest finite float32 at or below each threshold: a finite float32 is <= the one exactly when <= the other.
 
-    A split of the known from the unknown has the threshold +inf, which JSON does not carry: every known value is below the largest.
+    scikit-learn splits known values from unknown ones at infinity.
     """
     near = np.minimum(threshold, np.finfo(np.float32).max).astype(np.float32)
     return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)

@@ -1,5 +1,6 @@
 """Several predictors fitted at one cut on the same jobs, and their answers for other jobs of the same matrix."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from runcast.training.errors import NotEnoughJobs
 from runcast.training.forecast import Forecast, Inputs
 from runcast.training.kinds import Fitted, find_kind, fit
 from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
+from runcast.training.scoring import Scorer
 
 _READS: tuple[str, ...] = tuple(dict.fromkeys(name for names in READS.values() for name in names))
 
@@ -54,3 +56,10 @@ def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:
     """Return the baselines' inputs and the models' (the former again where there is no encoder)."""
     plain = plain_inputs(matrix, _READS)
     return plain, plain if encoder is None else encoded_inputs(matrix, encoder)
+
+
+def score_matrix(scorer: Scorer, matrix: Matrix) -> Forecast:
+    """Return a stored predictor's forecast for every row, by the encoder it was trained with."""
+    if not scorer.card.encoder:
+        return scorer.forecast(plain_inputs(matrix, scorer.columns))
+    return scorer.forecast(encoded_inputs(matrix, Encoder.from_json(json.dumps(scorer.card.encoder))))
