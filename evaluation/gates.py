@@ -4,7 +4,7 @@ A cluster file lists its gates. Two stand for every cluster: enough test jobs, a
 already, the newcomer must be no worse than it on jobs neither had seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,6 +57,12 @@ class GateReport:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "text": self.text}
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> "GateReport":
+        """Return the verdict that `to_json` wrote, as it stands in report.json."""
+        known = {name: value for name, value in written.items() if name != "text"}
+        return cls(**{**known, "results": tuple(GateResult(**result) for result in written["results"])})
 
 
 @dataclass(frozen=True)
