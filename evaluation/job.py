@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -160,7 +159,7 @@ def replay(
         table = predictions_table(cluster.name, matrix, job_id, done)
         predictions.parent.mkdir(parents=True, exist_ok=True)
         beside = predictions.with_name(f".{predictions.name}.new")
-        pq.write_table(pa.Table.from_pandas(table, preserve_index=False), beside)
+        pq.write_table(table, beside)
         beside.replace(predictions)
     progress("judging")
     judged = judge_replay(matrix, done, cluster)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal, get_args
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from runcast.data.cluster import Training
@@ -112,27 +112,25 @@ def replay(
     return Replay(rows, {kind: _joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, last)
 
 
-def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_], done: Replay) -> pd.DataFrame:
+def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_], done: Replay) -> pa.Table:
     """Return one row per test job and predictor, predictors in order, jobs in submission order; `job_id` is per matrix row."""
-    rows, jobs, kinds = done.rows, len(done.rows), list(done.forecasts)
-    submit = pd.to_datetime(pd.Series(matrix.submit_us[rows]), unit="us", utc=True).astype("datetime64[us, UTC]")
-    shared = pd.DataFrame(
-        {
-            "cluster": cluster,
-            "job_key": matrix.job_key[rows],
-            "job_id": job_id[rows],
-            "submit_time": submit,
-            "runtime_s": matrix.ended.runtime_s[rows],
-        }
-    )
+    rows, jobs = done.rows, len(done.rows)
+    shared = {
+        "cluster": pa.array([cluster] * jobs, pa.string()),
+        "job_key": pa.array(matrix.job_key[rows], pa.string()),
+        "job_id": pa.array(job_id[rows], pa.string()),
+        "submit_time": pa.array(matrix.submit_us[rows]).cast(pa.timestamp("us", tz="UTC")),
+        "runtime_s": pa.array(matrix.ended.runtime_s[rows]),
+    }
     tables = [
-        shared.assign(predictor=kind, **{name: getattr(done.forecasts[kind], name) for name in PREDICTION_COLUMNS[6:]})
-        for kind in kinds
+        pa.table(
+            shared
+            | {"predictor": pa.array([kind] * jobs, pa.string())}
+            | {name: pa.array(getattr(forecast, name)) for name in PREDICTION_COLUMNS[6:]}
+        )
+        for kind, forecast in done.forecasts.items()
     ]
-    table = pd.concat(tables, ignore_index=True)[list(PREDICTION_COLUMNS)]
-    if len(table) != jobs * len(kinds):
-        raise ValueError(f"expected {jobs} jobs x {len(kinds)} predictors, built {len(table)} rows")
-    return table.astype(dict.fromkeys(("cluster", "job_key", "job_id", "predictor"), "str"))
+    return pa.concat_tables(tables).select(PREDICTION_COLUMNS)
 
 
 def _joined(parts: Sequence[Forecast]) -> Forecast:

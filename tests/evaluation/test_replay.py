@@ -101,11 +101,12 @@ def test_same_log_and_seed_give_the_same_answers(matrix: Matrix) -> None:
 def test_predictions_table_has_the_promised_columns(log: pd.DataFrame, matrix: Matrix) -> None:
     rows = test_rows(matrix, 0.2)
     done = replay(matrix, rows, ("request", "last_two"), TRAINING, "once", UTC)
-    table = predictions_table("made_up", matrix, log["job_id"].to_numpy(object), done)
-    assert tuple(table.columns) == PREDICTION_COLUMNS
+    written = predictions_table("made_up", matrix, log["job_id"].to_numpy(object), done)
+    assert tuple(written.column_names) == PREDICTION_COLUMNS
+    assert str(written.schema.field("submit_time").type) == "timestamp[us, tz=UTC]"
+    table = written.to_pandas()
     assert len(table) == 2 * len(rows)
     assert not table.isna().any().any()
-    assert table["submit_time"].dtype == "datetime64[us, UTC]"
     one = table[table["predictor"] == "last_two"].merge(log[["job_key", "job_id", "submit_time", "runtime_s"]], on="job_key")
     for name in ("job_id", "submit_time", "runtime_s"):
         assert (one[f"{name}_x"] == one[f"{name}_y"]).all()
