@@ -52,6 +52,19 @@ class GbdtParameters(_Part):
     min_data_in_leaf: int = Field(20, ge=1)
 
 
+class RuncastParameters(_Part):
+    """Of the predictor `runcast`; one default for all logs, chosen before the test stretch of any (see training/DECISIONS.md)."""
+
+    latest_jobs: int = Field(150_000, ge=1)  # learns from so many, the latest ended
+    trees: int = Field(300, ge=1)  # of the median model; the others have two thirds of it
+    leaves: int = Field(31, ge=2)
+    learning_rate: float = Field(0.05, gt=0)
+    min_data_in_leaf: int = Field(50, ge=1)
+    scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
+    margin_jobs: int = Field(500, ge=1)  # latest ended jobs that correct p90
+    margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
+
+
 class Training(_Part):
     """What the models learn from."""
 
@@ -61,6 +74,7 @@ class Training(_Part):
     threads: int = Field(1, ge=1)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
     cart: CartParameters = CartParameters()
     gbdt: GbdtParameters = GbdtParameters()
+    runcast: RuncastParameters = RuncastParameters()
 
 
 class Gate(_Part):

@@ -11,11 +11,13 @@ from runcast.data.cluster import Training
 from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
 from runcast.training.baselines import READS
+from runcast.training.conformal import rolled
 from runcast.training.errors import NotEnoughJobs
 from runcast.training.forecast import Forecast, Inputs
 from runcast.training.kinds import Fitted, find_kind, fit
+from runcast.training.ranked import Ranked
 from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
-from runcast.training.scoring import Scorer
+from runcast.training.scoring import Rule, Scorer
 
 _READS: tuple[str, ...] = tuple(dict.fromkeys(name for names in READS.values() for name in names))
 
@@ -47,9 +49,19 @@ def answer(fit: Fit, matrix: Matrix) -> dict[str, Forecast]:
     """Return each predictor's forecast for every row of the matrix."""
     plain, encoded = _inputs(matrix, fit.encoder)
     return {
-        kind: fitted.rule.forecast((plain if find_kind(fitted.rule.kind).is_baseline else encoded).select(fitted.rule.columns))
+        kind: _answer(fitted.rule, plain if find_kind(fitted.rule.kind).is_baseline else encoded, matrix)
         for kind, fitted in fit.fitted.items()
     }
+
+
+def _answer(rule: Rule, inputs: Inputs, matrix: Matrix) -> Forecast:
+    """Return the rule's forecasts; one with a margin keeps it current by those of the jobs that have ended meanwhile."""
+    inputs = inputs.select(rule.columns)
+    if not isinstance(rule, Ranked):
+        return rule.forecast(inputs)
+    runtime_s = np.where(matrix.ended.has_runtime, matrix.ended.runtime_s, np.nan)
+    p90_log = rolled(rule.margin, rule.p90_log(inputs), np.log(np.maximum(runtime_s, 1)), matrix.submit_us, matrix.ended.end_us)
+    return rule.answer(inputs, p90_log)
 
 
 def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:
@@ -61,5 +73,5 @@ def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:
 def score_matrix(scorer: Scorer, matrix: Matrix) -> Forecast:
     """Return a stored predictor's forecast for every row, by the encoder it was trained with."""
     if not scorer.card.encoder:
-        return scorer.forecast(plain_inputs(matrix, scorer.columns))
-    return scorer.forecast(encoded_inputs(matrix, Encoder.from_json(json.dumps(scorer.card.encoder))))
+        return _answer(scorer.rule, plain_inputs(matrix, scorer.columns), matrix)
+    return _answer(scorer.rule, encoded_inputs(matrix, Encoder.from_json(json.dumps(scorer.card.encoder))), matrix)

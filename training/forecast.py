@@ -58,7 +58,7 @@ class Inputs:
         where = [self.names.index(name) for name in names]
         return Inputs(tuple(names), np.ascontiguousarray(self.values[:, where]), self.hard_limit_s)
 
-    def take(self, rows: NDArray[np.intp]) -> "Inputs":
+    def take(self, rows: NDArray[np.intp] | slice) -> "Inputs":
         return Inputs(self.names, self.values[rows], self.hard_limit_s[rows])
 
 

@@ -13,6 +13,7 @@ from runcast.training.cart import fit_cart
 from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
 from runcast.training.forecast import Floats, Inputs
 from runcast.training.gbdt import fit_gbdt
+from runcast.training.runcast import fit_runcast
 from runcast.training.scoring import Rule
 
 #: What serves where a model cannot be fitted: the best of the baselines on every real log measured.
@@ -51,6 +52,13 @@ KINDS: tuple[Kind, ...] = (
         "gradient-boosted trees (LightGBM) on all features",
         lambda inputs, runtime_s, training: fit_gbdt(inputs, runtime_s, training.gbdt, training.seed, training.threads),
         lambda training: {**training.gbdt.model_dump(), "seed": training.seed},
+    ),
+    Kind(
+        "runcast",
+        False,
+        "of candidate values the one most likely to be right, beside boosted quantiles",
+        lambda inputs, runtime_s, training: fit_runcast(inputs, runtime_s, training.runcast, training.seed, training.threads),
+        lambda training: {**training.runcast.model_dump(), "seed": training.seed},
     ),
 )
 

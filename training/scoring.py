@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from runcast.training.booster import Booster, lightgbm_version
 from runcast.training.errors import ModelFileError
 from runcast.training.forecast import Floats, Forecast, Inputs, clip
+from runcast.training.ranked import Ranked
 
 #: Of the folder's layout. A reader refuses another one.
 FORMAT = 1
@@ -199,7 +200,14 @@ class Gbdt:
 
 
 #: Which rule reads which kind. A later predictor adds its line here and in kinds.py.
-RULES: dict[str, Any] = {"request": Baseline, "last_two": Baseline, "nearest_median": Baseline, "cart": Cart, "gbdt": Gbdt}
+RULES: dict[str, Any] = {
+    "request": Baseline,
+    "last_two": Baseline,
+    "nearest_median": Baseline,
+    "cart": Cart,
+    "gbdt": Gbdt,
+    "runcast": Ranked,
+}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from runcast.training.conformal import conformal_factor, split_latest
+from runcast.training.conformal import Margin, conformal_factor, rolled, split_latest
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,51 @@ def test_latest_jobs_calibrate_and_too_few_do_not() -> None:
     assert (earlier[-1], latest[0], len(latest)) == (699, 700, 100)
     earlier, latest = split_latest(300)
     assert (len(earlier), len(latest)) == (300, 0)
+
+
+def test_margin_is_the_rank_of_the_latest_residuals() -> None:
+    margin = Margin(100, 0.9, [float(k) for k in range(100, 0, -1)])
+    assert margin.shift_log() == 91  # ceil(101 * 0.9)
+    for _ in range(60):
+        margin.add(0.0)
+    assert margin.shift_log() == 31  # 40 latest of the old (40..1) and 60 zeros
+    assert len(margin.content()["residuals"]) == 100
+
+
+def test_margin_of_few_jobs_moves_nothing() -> None:
+    assert Margin(500, 0.9, [3.0] * 49).shift_log() == 0
+    assert Margin(500, 0.9, [3.0] * 50).shift_log() == 3
+
+
+def test_margin_comes_back_from_its_content() -> None:
+    margin = Margin(60, 0.9, np.random.default_rng(1).normal(size=200).tolist())
+    assert Margin.read(margin.content()) == margin
+    assert Margin.read(margin.content()).shift_log() == margin.shift_log()
+
+
+def test_rolled_margin_takes_a_job_only_strictly_after_its_end() -> None:
+    """By an oracle: every job looks at the seeds and at all jobs that had ended before it."""
+    rng = np.random.default_rng(2)
+    submit_us = np.sort(rng.integers(0, 1000, 300))
+    end_us = submit_us + rng.integers(0, 200, 300)
+    p90_log, runtime_log = rng.normal(size=300), rng.normal(size=300)
+    runtime_log[::7] = np.nan
+    seeds = rng.normal(size=55).tolist()
+    found = rolled(Margin(80, 0.9, seeds), p90_log, runtime_log, submit_us, end_us)
+    order = np.argsort(end_us, kind="stable")
+    for job in range(300):
+        seen = [
+            runtime_log[one] - p90_log[one] for one in order if end_us[one] < submit_us[job] and not np.isnan(runtime_log[one])
+        ]
+        latest = sorted([*seeds, *seen][-80:])
+        rank = min(-(-(len(latest) + 1) * 9 // 10), len(latest))
+        assert found[job] == p90_log[job] + latest[rank - 1]
+
+
+def test_rolling_margin_follows_a_change_of_regime() -> None:
+    rng = np.random.default_rng(3)
+    runtime_log = rng.normal(0, 1, 4000) + 2
+    margin = Margin(500, 0.9, rng.normal(0, 1, 500).tolist())
+    at = np.arange(4000)
+    covered = runtime_log <= rolled(margin, np.zeros(4000), runtime_log, at * 10, at * 10 + 5)
+    assert covered[1000:].mean() == pytest.approx(0.9, abs=0.02)

@@ -13,7 +13,7 @@ TRAINING = Training(min_jobs=500, gbdt=GbdtParameters(trees=20))
 
 def test_baselines_and_models_are_told_apart() -> None:
     assert BASELINES == ("request", "last_two", "nearest_median")
-    assert MODELS == ("cart", "gbdt")
+    assert MODELS == ("cart", "gbdt", "runcast")
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -1,0 +1,163 @@
+"""Fitting `runcast`: quantile models, then a scorer of candidate values by how likely each is to be right.
+
+The median of a runtime that is either a minute or a day is neither. So the values a job may well take are gathered (candidates.py)
+and a model learns, for each, the chance that it is within 25 %; the best is the point, its calibrated chance the confidence. What
+the median model says of a training job is never of a model that had seen it: the scorer would trust it too much.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from runcast.data.cluster import RuncastParameters
+from runcast.training.booster import Booster
+from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, graded, is_right
+from runcast.training.conformal import Margin, split_latest
+from runcast.training.errors import ConstantPredictor
+from runcast.training.forecast import Floats, Inputs
+from runcast.training.ranked import Calibration, Ranked, choose
+
+BINS = 63
+#: The quantile models do not read the slots, which say again what the levels say, nor siblings: both were measured to add noise.
+_NOT_OF_QUANTILES = ("_by_slot_1", "_by_slot_2", "_by_slot_3", "_of_slot_1", "_of_slot_2", "_of_slot_3")
+_SIBLINGS = ("running_n", "waiting_n", "running_mean_s", "running_latest_s")
+#: How right a value is, for the scorer: mostly whether it is within 25 %, and of two such the sharper.
+WINDOWS: tuple[tuple[float, float], ...] = ((0.25, 0.55), (0.09, 0.25), (0.03, 0.20))
+FOLDS = 2
+#: The scorer is calibrated on the latest of these shares of the jobs, having learned from the others.
+CALIBRATION_SHARE = 0.2
+#: The latest job is so many times as likely to be among those the scorer learns from as the first.
+RECENCY = 4.0
+
+Rows = NDArray[np.intp]
+
+
+def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters, seed: int, threads: int) -> Ranked:
+    """Fit on ended jobs ordered by end time; raises ConstantPredictor where nothing splits."""
+    latest = np.arange(len(inputs))[-parameters.latest_jobs :]
+    inputs, runtime_log = inputs.take(latest), np.log(np.maximum(runtime_s[latest], 1))
+    models = _Models(parameters, seed, threads)
+    names = quantile_columns(inputs.names)
+    values = inputs.select(names).values
+    every = lightgbm.Dataset(values, runtime_log, feature_name=list(names), params=models.quantile(0.5), free_raw_data=False)
+    p50 = models.train_quantile(0.5, every, parameters.trees)
+    if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
+        raise ConstantPredictor(f"no feature splits the {len(inputs)} training jobs: the model would answer them all alike")
+    p90, margin = _fit_p90(models, every, values, runtime_log)
+    unseen_log = _out_of_fold(models, every, values)
+    rows = np.arange(len(inputs))
+    earlier, held = np.split(rows, [int(len(rows) * (1 - CALIBRATION_SHARE))])
+    before = _fit_scorer(models, inputs.take(earlier), unseen_log[earlier], runtime_log[earlier])
+    point_log, score = choose(before, inputs.take(held), unseen_log[held])
+    calibration = calibrate(score, is_right(point_log, runtime_log[held]))
+    scorer = _fit_scorer(models, inputs, unseen_log, runtime_log)
+    columns = tuple(dict.fromkeys((*names, *READS)))
+    return Ranked("runcast", columns, _plain(p50), _plain(p90), scorer, calibration, margin)
+
+
+def quantile_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the features that the quantile models read."""
+    return tuple(name for name in names if not name.endswith(_NOT_OF_QUANTILES) and not name.startswith(_SIBLINGS))
+
+
+def calibrate(score: Floats, right: NDArray[np.bool_]) -> Calibration:
+    """Return the rising line nearest to the share of right answers, as its corners."""
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(score, right)
+    return Calibration(tuple(fitted.X_thresholds_.tolist()), tuple(fitted.y_thresholds_.tolist()))
+
+
+@dataclass(frozen=True)
+class _Models:
+    """The parameters of each LightGBM model."""
+
+    given: RuncastParameters
+    seed: int
+    threads: int
+
+    def quantile(self, level: float) -> dict[str, Any]:
+        objective = {"objective": "regression_l1"} if level == 0.5 else {"objective": "quantile", "alpha": level}
+        return (
+            self._common()
+            | objective
+            | {
+                "learning_rate": self.given.learning_rate,
+                "min_data_in_leaf": self.given.min_data_in_leaf,
+                "feature_fraction": 0.4,
+            }
+        )
+
+    def scorer(self) -> dict[str, Any]:
+        return self._common() | {
+            "objective": "cross_entropy",
+            "learning_rate": 0.06,
+            "min_data_in_leaf": 200,
+            "feature_fraction": 0.5,
+        }
+
+    def train_quantile(self, level: float, data: lightgbm.Dataset, trees: int) -> lightgbm.Booster:
+        return lightgbm.train(self.quantile(level), data, trees)
+
+    @property
+    def fewer_trees(self) -> int:
+        return max(1, self.given.trees * 2 // 3)
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "num_leaves": self.given.leaves,
+            "bagging_fraction": 0.7,
+            "bagging_freq": 1,
+            "max_bin": BINS,
+            "seed": self.seed,
+            "num_threads": self.threads,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbosity": -1,
+        }
+
+
+def _fit_p90(
+    models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32], runtime_log: Floats
+) -> tuple[lightgbm.Booster, Margin]:
+    """Return the 0.9 quantile of the earlier jobs, and its margin as of the latest, which it has not seen."""
+    earlier, latest = split_latest(len(values))
+    p90 = models.train_quantile(0.9, every.subset(earlier.tolist()), models.fewer_trees)
+    latest = latest[-models.given.margin_jobs :]
+    residuals = runtime_log[latest] - np.asarray(p90.predict(values[latest], num_threads=models.threads)) if len(latest) else []
+    return p90, Margin(models.given.margin_jobs, models.given.margin_level, map(float, residuals))
+
+
+def _out_of_fold(models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32]) -> Floats:
+    """Return ln of the median of each job by a model fitted on the other contiguous blocks of jobs."""
+    rows = np.arange(len(values))
+    found = np.empty(len(values))
+    for block in np.array_split(rows, FOLDS):
+        rest = np.concatenate([rows[: block[0]], rows[block[-1] + 1 :]])
+        model = models.train_quantile(0.5, every.subset(rest.tolist()), models.fewer_trees)
+        found[block] = model.predict(values[block], num_threads=models.threads)
+    return found
+
+
+def _fit_scorer(models: _Models, inputs: Inputs, median_log: Floats, runtime_log: Floats) -> Booster:
+    rows = _recent_sample(len(inputs), models.given.scored_rows // CANDIDATES, models.seed)
+    drawn = candidates(inputs.take(rows), median_log[rows])
+    exists, described = drawn.described()
+    label = graded(drawn.values, runtime_log[rows, None], WINDOWS)[exists]
+    data = lightgbm.Dataset(described, label, feature_name=list(COLUMNS), params=models.scorer())
+    return _plain(lightgbm.train(models.scorer(), data, models.fewer_trees))
+
+
+def _recent_sample(count: int, wanted: int, seed: int) -> Rows:
+    """Return up to `wanted` of `count` rows in their order, the latest RECENCY times as likely as the first."""
+    if count <= wanted:
+        return np.arange(count)
+    weight = RECENCY ** (np.arange(count) / count)
+    return np.sort(np.random.default_rng(seed).choice(count, max(wanted, 1), replace=False, p=weight / weight.sum()))
+
+
+def _plain(booster: lightgbm.Booster) -> Booster:
+    """Return the booster as its text says it is, so that what is judged is what is stored."""
+    return Booster(booster.model_to_string())
