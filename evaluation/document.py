@@ -18,7 +18,7 @@ from runcast.evaluation.scores import Coverage, Intervals, Scores, best_of, cove
 from runcast.evaluation.slices import Slice, make_slices
 from runcast.features.matrix import OPEN_US, Matrix
 from runcast.training.job import iso
-from runcast.training.kinds import BASELINES, find_kind
+from runcast.training.kinds import BASELINES, find_kind, find_predictor
 
 #: Of the JSON document. A reader of reports refuses another one.
 FORMAT = 1
@@ -57,8 +57,8 @@ def judge_replay(matrix: Matrix, done: Replay, cluster: Cluster, draws: int = DR
 
 
 def models_of(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    """Return those of the predictors that are no baselines."""
-    return [name for name in names if not find_kind(name).is_baseline]
+    """Return those of the predictors that are judged: neither baselines nor comparisons."""
+    return [name for name in names if find_predictor(name).is_model]
 
 
 def verdicts(

@@ -33,10 +33,8 @@ from runcast.features.matrix import Matrix
 from runcast.features.table import build
 from runcast.training.errors import NotEnoughJobs
 from runcast.training.job import fingerprint, folder_sha256, model_folder
-from runcast.training.kinds import KINDS
+from runcast.training.kinds import PREDICTORS
 
-#: Every predictor there is, baselines first.
-PREDICTORS: tuple[str, ...] = tuple(kind.name for kind in KINDS)
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn")
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from runcast.evaluation.figures import COLOURS
 from runcast.evaluation.metrics import BY_NAME, METRICS, Metric
-from runcast.training.kinds import find_kind
+from runcast.training.kinds import find_predictor
 
 #: Title, what to see in it, and what to make of it.
 FIGURES: dict[str, tuple[str, str]] = {
@@ -53,8 +53,8 @@ def render_report(document: Mapping[str, Any], figures: Mapping[str, str]) -> st
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "percent": percent, "metric": format_metric, "number": format_number, "meaning": lambda kind: find_kind(kind).meaning,
-        "is_model": lambda kind: not find_kind(kind).is_baseline,
+        "percent": percent, "metric": format_metric, "number": format_number, "meaning": lambda kind: find_predictor(kind).meaning,
+        "is_model": lambda kind: find_predictor(kind).is_model,
     }  # fmt: skip
     images = {name: "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode() for name, svg in figures.items()}
     return environment.get_template("report.html").render(
@@ -66,8 +66,8 @@ def render_report(document: Mapping[str, Any], figures: Mapping[str, str]) -> st
 def in_one_sentence(document: Mapping[str, Any]) -> str:
     """Say the outcome in plain words: the best model against the best baseline on all jobs."""
     predictors = document["predictors"]
-    models = [name for name in predictors if not find_kind(name).is_baseline]
-    baselines = [name for name in predictors if find_kind(name).is_baseline]
+    models = [name for name in predictors if find_predictor(name).is_model]
+    baselines = [name for name in predictors if find_predictor(name).is_baseline]
     if not models or not baselines:
         return document["notes"][0] if document["notes"] else "Only baselines were asked for."
 

@@ -11,10 +11,11 @@ from runcast.data.cluster import Training
 from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
 from runcast.training.baselines import READS
+from runcast.training.comparisons import Helios, Mlaas
 from runcast.training.conformal import rolled
 from runcast.training.errors import NotEnoughJobs
 from runcast.training.forecast import Forecast, Inputs
-from runcast.training.kinds import Fitted, find_kind, fit
+from runcast.training.kinds import Fitted, find_kind, find_predictor, fit, fit_comparison
 from runcast.training.ranked import Ranked
 from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
 from runcast.training.scoring import Rule, Scorer
@@ -24,12 +25,16 @@ _READS: tuple[str, ...] = tuple(dict.fromkeys(name for names in READS.values() f
 
 @dataclass(frozen=True)
 class Fit:
-    """The predictors of one cut: `rows` are the jobs they learned from, `encoder` is None where only baselines were asked for."""
+    """The predictors of one cut: `rows` are the jobs they learned from, `encoder` is None where no model was asked for.
+
+    `compared` are the predictors of the literature, which are neither stored nor served.
+    """
 
     cut_us: int
     rows: NDArray[np.intp]
     encoder: Encoder | None
     fitted: Mapping[str, Fitted]
+    compared: Mapping[str, Mlaas | Helios]
 
 
 def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training) -> Fit:
@@ -38,20 +43,31 @@ def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training
     if not len(rows):
         raise NotEnoughJobs("no job had ended before the cut: there is nothing to predict from, not even a median")
     learned = matrix.take(rows)
-    encoder = None if all(find_kind(kind).is_baseline for kind in kinds) else Encoder.fit(learned)
+    encoder = Encoder.fit(learned) if any(find_predictor(kind).is_model for kind in kinds) else None
     plain, encoded = _inputs(learned, encoder)
-    runtime_s = learned.ended.runtime_s
-    fitted = {kind: fit(kind, plain if find_kind(kind).is_baseline else encoded, runtime_s, training) for kind in kinds}
-    return Fit(cut_us, rows, encoder, fitted)
+    fitted: dict[str, Fitted] = {}
+    compared: dict[str, Mlaas | Helios] = {}
+    for kind in kinds:
+        if find_predictor(kind).role == "comparison":
+            found = fit_comparison(kind, learned, plain, training)
+            if isinstance(found, Fitted):
+                fitted[kind] = found
+            else:
+                compared[kind] = found
+        else:
+            inputs = plain if find_kind(kind).is_baseline else encoded
+            fitted[kind] = fit(kind, inputs, learned.ended.runtime_s, training)
+    return Fit(cut_us, rows, encoder, fitted, compared)
 
 
 def answer(fit: Fit, matrix: Matrix) -> dict[str, Forecast]:
-    """Return each predictor's forecast for every row of the matrix."""
+    """Return each predictor's forecast for every row of the matrix, whose rows are in submission order."""
     plain, encoded = _inputs(matrix, fit.encoder)
-    return {
+    found = {
         kind: _answer(fitted.rule, plain if find_kind(fitted.rule.kind).is_baseline else encoded, matrix)
         for kind, fitted in fit.fitted.items()
     }
+    return found | {kind: compared.answer(matrix) for kind, compared in fit.compared.items()}
 
 
 def _answer(rule: Rule, inputs: Inputs, matrix: Matrix) -> Forecast:
