@@ -11,6 +11,7 @@ leak and is left out.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,9 +218,8 @@ class _Means:
         if name is None or name in self._names:
             return [] if name is None else [name]
         if name not in self._close:  # looked for once: until a run of the name itself ends
-            known = list(self._names)
-            close = process.extract(name, known, scorer=fuzz.ratio, limit=MATCHES, score_cutoff=SIMILARITY)
-            self._close[name] = [known[at] for *_, at in close]
+            close: Any = process.extract(name, list(self._names), scorer=fuzz.ratio, limit=MATCHES, score_cutoff=SIMILARITY)
+            self._close[name] = [match[0] for match in close]
         return self._close[name]
 
 
