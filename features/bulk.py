@@ -7,7 +7,16 @@ from numpy.typing import NDArray
 from runcast.features.history import after_each_end
 from runcast.features.levels import BURST_GAP_US, ENDED_STATS, LEVELS, RESOURCE_UNITS, RING, RUNS_CAP, US, hash_text
 from runcast.features.matrix import OPEN_US
-from runcast.features.reading import Log, check_columns, level_keys, number_parts, read_calendar, read_log, read_texts
+from runcast.features.reading import (
+    Log,
+    check_columns,
+    level_keys,
+    number_parts,
+    read_calendar,
+    read_log,
+    read_texts,
+    stable_hashes,
+)
 from runcast.features.slots import (
     AT_START,
     BURST,
@@ -43,7 +52,7 @@ def state_of(jobs: pd.DataFrame, clock: str, time_zone: str, as_of_us: int) -> S
     check_columns(jobs)
     jobs = jobs[(jobs["submit_time"] < pd.Timestamp(as_of_us, unit="us", tz="UTC")).to_numpy(bool)]
     log = read_log(jobs)
-    parts = read_texts(jobs)[0] | number_parts(log, read_calendar(jobs["submit_time"], clock, time_zone)["hour"])
+    parts = read_texts(jobs, stable_hashes)[0] | number_parts(log, read_calendar(jobs["submit_time"], clock, time_zone)["hour"])
     known = _as_of(log.clamped(), as_of_us)
     events = _Events(known)
     blocks, keys = [SlotStore().slot_arrays()], []

@@ -5,15 +5,20 @@ which goes one event at a time, arrives at the same bits. The one logarithm, of 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.features.levels import CENSORED, FAILED, LOG_UNITS, RING, RUNS_CAP, WITHIN
+from runcast.features.levels import CENSORED, ENDED_STATS, FAILED, LOG_UNITS, RING, RUNS_CAP, WITHIN
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
+
+#: Statistics the nearest block needs at every level.
+ALWAYS = frozenset({"median_7_s", "log_std_7", "ring_n"})
+PIECE = 16_384  # runs worked on at once
 
 #: Comparators of a sorting network for seven values, 16 of them, in order.
 SORT_7 = (
@@ -47,38 +52,58 @@ def after_each_end(runs: Runs, wanted: set[str]) -> dict[str, Floats32]:
     """Return the ended statistics of a key after each end of it, between an element for a key where nothing has ended and one,
     the last, for a job without the key.
 
-    Beside the wanted statistics there are always `median_7_s`, `log_std_7` and `ring_n`.
+    Beside the wanted statistics there are always `median_7_s`, `log_std_7` and `ring_n`. The work is done in pieces that stay
+    in the processor's cache.
     """
-    rank, n = runs.rank, runs.rank + 1
+    names = [name for name in (*ENDED_STATS, "ring_n") if name in wanted or name in ALWAYS]
+    found = {name: np.empty(len(runs.rank) + 2, np.float32) for name in names}
+    sums = _Sums(_running(runs.logs), _running(runs.logs * runs.logs), _running(runs.outcome == FAILED))
+    for begin in range(0, len(runs.rank), PIECE):
+        piece = slice(begin, min(begin + PIECE, len(runs.rank)))
+        for name, values in _piece(runs, sums, piece, wanted).items():
+            if name in found:
+                found[name][piece.start + 1 : piece.stop + 1] = values
+    for name, column in found.items():
+        column[0], column[-1] = 0 if name in ("runs", "ring_n") else np.nan, np.nan
+    return found
+
+
+class _Sums(NamedTuple):
+    """Sums of the first 0, 1, 2, ... of all runs: log units, their squares, failures."""
+
+    logs: Ints
+    squares: Ints
+    failed: Ints
+
+
+def _piece(runs: Runs, sums: _Sums, piece: slice, wanted: set[str]) -> dict[str, NDArray[np.generic]]:
+    rank = runs.rank[piece]
+    n = rank + 1
     ring_n = np.minimum(n, RING)
-    lags = [runs.runtime_s, *(_lag(runs.runtime_s, rank, k) for k in range(1, RING))]
+    lags = [_lag(runs.runtime_s, rank, piece, k) for k in range(RING)]
     found: dict[str, NDArray[np.generic]] = {
         "ring_n": ring_n,
         "runs": np.minimum(n, RUNS_CAP),
         "median_7_s": _median(lags, ring_n),
     }
-    found |= {"last_outcome": runs.outcome, "last_limit_share": runs.limit_share, "fresh_s": runs.fresh_s}
-    for k in range(1, RING + 1):
-        if f"last_{k}_s" in wanted:
-            found[f"last_{k}_s"] = np.where(rank >= k - 1, lags[k - 1], np.float32(np.nan))
+    found |= {"last_outcome": runs.outcome[piece], "last_limit_share": runs.limit_share[piece], "fresh_s": runs.fresh_s[piece]}
+    for k in range(RING):
+        if f"last_{k + 1}_s" in wanted:
+            found[f"last_{k + 1}_s"] = np.where(rank >= k, lags[k], np.float32(np.nan))
     if "mode_7_s" in wanted:
         found["mode_7_s"], found["mode_share_7"] = _mode(lags, rank, ring_n)
-    sums, squares = _running(runs.logs), _running(runs.logs * runs.logs)
-    at = np.arange(len(rank))
-    start = at + 1 - ring_n
-    ring_sum, ring_square = sums[1:] - sums.take(start), squares[1:] - squares.take(start)
+    stop = np.arange(piece.start, piece.stop) + 1
+    start = stop - ring_n
+    ring_sum, ring_square = sums.logs[stop] - sums.logs.take(start), sums.squares[stop] - sums.squares.take(start)
     found["log_std_7"] = np.sqrt(np.maximum(ring_n * ring_square - ring_sum * ring_sum, 0)) / ring_n / LOG_UNITS
     found["log_mean_7"] = ring_sum / ring_n / LOG_UNITS
     if "log_mean" in wanted:
-        mean = (sums[1:] - sums.take(at - rank)) / n
-        square = (squares[1:] - squares.take(at - rank)) / n
+        mean = (sums.logs[stop] - sums.logs.take(stop - n)) / n
+        square = (sums.squares[stop] - sums.squares.take(stop - n)) / n
         found["log_mean"] = mean / LOG_UNITS
         found["log_std"] = np.sqrt(np.maximum(square - mean * mean, 0.0)) / LOG_UNITS
-    if "failed_share_7" in wanted:
-        failed = _running(runs.outcome == FAILED)
-        found["failed_share_7"] = (failed[1:] - failed.take(start)) / ring_n
-    always = {"median_7_s", "log_std_7", "ring_n"}
-    return {name: _with_none(name, values) for name, values in found.items() if name in wanted or name in always}
+    found["failed_share_7"] = (sums.failed[stop] - sums.failed.take(start)) / ring_n
+    return found
 
 
 def outcome_codes(label: NDArray[np.object_], state: NDArray[np.object_]) -> NDArray[np.int8]:
@@ -86,11 +111,12 @@ def outcome_codes(label: NDArray[np.object_], state: NDArray[np.object_]) -> NDA
     return np.where(label == "censored", CENSORED, np.where(state == "COMPLETED", 0, FAILED)).astype(np.int8)
 
 
-def _lag(values: Floats32, rank: Ints, k: int) -> Floats32:
-    """Return the k-th latest value of the key before each, +inf where there is none."""
-    lagged = np.empty_like(values)
-    lagged[:k] = np.inf
-    lagged[k:] = values[: max(len(values) - k, 0)]
+def _lag(runtime_s: Floats32, rank: Ints, piece: slice, k: int) -> Floats32:
+    """Return the k-th latest runtime of the key before each of the piece, +inf where there is none."""
+    lagged = np.empty(len(rank), np.float32)
+    before = min(max(k - piece.start, 0), len(rank))
+    lagged[:before] = np.inf
+    lagged[before:] = runtime_s[piece.start + before - k : max(piece.stop - k, 0)]
     lagged[rank < k] = np.inf
     return lagged
 
@@ -129,12 +155,3 @@ def _running(values: NDArray[np.generic]) -> Ints:
     sums = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
-
-
-def _with_none(name: str, values: NDArray[np.generic]) -> Floats32:
-    """Return the values as float32 between one for a key without ends (0 of a count, else NaN) and one for no key (NaN)."""
-    result = np.empty(len(values) + 2, np.float32)
-    result[0] = 0 if name in ("runs", "ring_n") else np.nan
-    result[1:-1] = values
-    result[-1] = np.nan
-    return result

@@ -72,7 +72,7 @@ class JobReader:
         name, work_dir = get("job_name"), get("work_dir")
         parts = (
             self._of_text("user", get("user")),
-            self._of_text("name", work_dir or name),
+            self._of_text("name", work_dir) or self._of_text("only_name", name),
             self._of_text("job_name", name) if work_dir else 0,
             self._of_text("name_shape", name, fold_digits),
             self._of_text("dir_shape", work_dir, fold_digits),

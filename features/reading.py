@@ -1,5 +1,6 @@
 """A table of canonical jobs as arrays: times, numbers, and the hashed parts that keys are made of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from runcast.features.sweep import Jobs
 from runcast.features.timeline import Ints
 
 Keys = NDArray[np.uint64]
+HashTexts = Callable[[str, list[str]], Keys]
 
 _OPEN = sorted(OPEN_STATES)
 
@@ -79,26 +81,46 @@ def read_numbers(jobs: pd.DataFrame, name: str) -> Floats:
     return jobs[name].to_numpy(np.float64, na_value=np.nan)
 
 
-def read_texts(jobs: pd.DataFrame) -> tuple[dict[str, Keys], dict[str, Categories]]:
-    """Return the hashed text parts (0 for null) and the categories."""
+def read_texts(jobs: pd.DataFrame, hash_texts: HashTexts) -> tuple[dict[str, Keys], dict[str, Categories]]:
+    """Return the hashed text parts (0 for null) and the categories.
+
+    `hash_texts` is `stable_hashes` where keys are to meet those of another process, else `quick_hashes`.
+    """
     codes: dict[str, tuple[NDArray[np.int64], list[str]]] = {}
     for column in dict.fromkeys((*CATEGORIES.values(), "array_id")):
         codes[column] = _factorize(jobs[column])
     shapes = {column: _folded(*codes[column]) for column in ("job_name", "work_dir")}
-    hashed = {
-        "user": _hashed("user", *codes["user"]),
-        "name_shape": _hashed("name_shape", *shapes["job_name"]),
-        "dir_shape": _hashed("dir_shape", *shapes["work_dir"]),
-        "group": _hashed("group", *codes["group"]),
-        "queue": _hashed("queue", *codes["queue"]),
-        "array": _hashed("array", *codes["array_id"]),
+
+    def hashed(part: str, codes: NDArray[np.int64], texts: list[str]) -> Keys:
+        return np.append(hash_texts(part, texts), np.uint64(0)).take(codes, mode="wrap")
+
+    place = hashed("name", *codes["work_dir"])
+    parts = {
+        "user": hashed("user", *codes["user"]),
+        "name": np.where(place == 0, hashed("only_name", *codes["job_name"]), place),
+        "job_name": np.where(place == 0, 0, hashed("job_name", *codes["job_name"])),
+        "name_shape": hashed("name_shape", *shapes["job_name"]),
+        "dir_shape": hashed("dir_shape", *shapes["work_dir"]),
+        "group": hashed("group", *codes["group"]),
+        "queue": hashed("queue", *codes["queue"]),
+        "array": hashed("array", *codes["array_id"]),
     }
-    place, job_name = _hashed("name", *codes["work_dir"]), codes["job_name"]
-    hashed["name"] = np.where(place == 0, _hashed("name", *job_name), place)
-    hashed["job_name"] = np.where(place == 0, 0, _hashed("job_name", *job_name))
     folded = {"name_shape": shapes["job_name"], "dir_shape": shapes["work_dir"]}
     texts = {name: folded.get(name, codes[column]) for name, column in CATEGORIES.items()}
-    return hashed, {name: Categories(code.astype(np.int32), tuple(words)) for name, (code, words) in texts.items()}
+    return parts, {name: Categories(code.astype(np.int32), tuple(words)) for name, (code, words) in texts.items()}
+
+
+def stable_hashes(part: str, texts: list[str]) -> Keys:
+    """Return the hashes that a job of another process has too."""
+    return np.array([hash_text(part, text) for text in texts], np.uint64)
+
+
+def quick_hashes(part: str, texts: list[str]) -> Keys:
+    """Return hashes of this table alone: of the places of the texts, not of their letters (splitmix64)."""
+    mixed = np.arange(1, len(texts) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(hash_text("part", part))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.maximum(mixed ^ (mixed >> np.uint64(31)), np.uint64(1))
 
 
 def _factorize(column: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
@@ -117,10 +139,6 @@ def _folded(codes: NDArray[np.int64], texts: list[str]) -> tuple[NDArray[np.int6
     place: dict[str, int] = {}
     fold = np.array([place.setdefault(fold_digits(text), len(place)) for text in texts] + [-1], np.int64)
     return fold[codes], list(place)
-
-
-def _hashed(part: str, codes: NDArray[np.int64], texts: list[str]) -> Keys:
-    return np.array([*(hash_text(part, text) for text in texts), 0], np.uint64)[codes]
 
 
 def number_parts(log: Log, hour: Floats) -> dict[str, Keys]:

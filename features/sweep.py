@@ -53,6 +53,14 @@ class Ring:
     n: Floats32
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Submissions of jobs with a key, sorted by key and time: the jobs, and their keys in ascending order."""
+
+    job: Ints
+    key: Ints
+
+
 class Past:
     """The runs that ended, in the order of their ends, with what does not depend on the level."""
 
@@ -120,13 +128,15 @@ class Sweep:
         end = end[np.argsort(jobs.end_us[end], kind="stable")]
         start = np.flatnonzero(jobs.start_us != OPEN_US)
         start = start[np.lexsort((jobs.end_us[start], jobs.start_us[start]))]
-        self._submitted = Timeline(asks)
         self._ended = Timeline(asks, (self._past.job, self._past.end_us))
         self._all = Timeline(asks, (end, jobs.end_us[end]), (start, jobs.start_us[start]))
         self._slots = SlotChoice(columns, len(order))
 
-    def ended(self, level: Level, code: Ints) -> tuple[Ring, Rows]:
-        """Write the statistics of ended runs; return what the nearest block needs, and who takes the level as a slot."""
+    def ended(self, level: Level, code: Ints) -> tuple[Ring, Rows, Asked]:
+        """Write the statistics of ended runs.
+
+        Returns what the nearest block needs, who takes the level as a slot, and the submissions in order of key and time.
+        """
         walk = self._ended.by_key(code)
         is_end = walk.kind == _END
         end, ask = np.flatnonzero(is_end), np.flatnonzero(~is_end)
@@ -138,52 +148,56 @@ class Sweep:
         is_slot = level.name in SLOT_LEVELS
         stats = after_each_end(runs, {stat for stat in ENDED_STATS if stat in level.stats or (is_slot and stat in SLOT_STATS)})
         seen = total.take(ask)
+        asked = Asked(walk.job.take(ask), walk.key.take(ask))
         place = np.full(len(code), len(end) + 1)  # of no key
-        place[walk.job.take(ask)] = np.where(seen > before.take(walk.key.take(ask)), seen, 0)
+        place[asked.job] = np.where(seen > before.take(asked.key), seen, 0)
         rows = self._slots.offer(level, np.concatenate([[0], rank + 1, [0]]).take(place)) if is_slot else []
+        places = [place.take(theirs) for _, theirs in rows]
         for stat, values in stats.items():
             if stat in level.stats:
                 values.take(place, out=self._columns[f"{stat}_by_{level.name}"], mode="clip")
-            for slot, theirs in rows:
-                if stat in SLOT_STATS:
-                    self._columns[f"{stat}_by_{slot}"][theirs] = values.take(place.take(theirs))
+            if stat in SLOT_STATS:
+                for (slot, theirs), at in zip(rows, places, strict=True):
+                    self._columns[f"{stat}_by_{slot}"][theirs] = values.take(at)
         for stat, moment in (("age_s", self._jobs.end_us.take(job)), ("fresh_age_s", self._jobs.submit_us.take(fresh))):
             if stat in level.stats or rows:
                 moment = np.concatenate([[np.nan], moment, [np.nan]])
                 self._put(stat, level, rows, (self._jobs.submit_us - moment.take(place)) / US)
-        return Ring(stats["median_7_s"].take(place), stats["log_std_7"].take(place), stats["ring_n"].take(place)), rows
+        ring = Ring(stats["median_7_s"].take(place), stats["log_std_7"].take(place), stats["ring_n"].take(place))
+        return ring, rows, asked
 
-    def submitted(self, level: Level, code: Ints, rows: Rows) -> Ints:
+    def submitted(self, level: Level, asked: Asked, rows: Rows) -> Ints:
         """Write the rhythm of submissions; return how many of the key were submitted strictly before each job."""
-        walk = self._submitted.by_key(code)
-        time = self._jobs.submit_us.take(walk.job)
+        job = asked.job
+        time = self._jobs.submit_us.take(job)
         at = np.arange(len(time))
-        is_first = differs(walk.key)
+        is_first = differs(asked.key)
+        begin = np.maximum.accumulate(np.where(is_first, at, 0))
         instant = np.maximum.accumulate(np.where(is_first | differs(time), at, 0))
-        earlier = instant - walk.first.take(walk.key)
+        earlier = instant - begin
         last = np.maximum(instant - 1, 0)
         since = np.where(earlier >= 1, (time - time.take(last)) / US, np.nan)
         third = np.where(earlier >= 3, (time - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
-        self._scatter("since_submit_s", level, rows, walk.job, since)
-        self._scatter("since_third_s", level, rows, walk.job, third)
+        self._scatter("since_submit_s", level, rows, job, since)
+        self._scatter("since_third_s", level, rows, job, third)
         if "submitted_n" in level.stats:
-            self._scatter("submitted_n", level, rows, walk.job, np.minimum(earlier, RUNS_CAP))
+            self._scatter("submitted_n", level, rows, job, np.minimum(earlier, RUNS_CAP))
         if "burst_n" in level.stats:
             is_burst = is_first.copy()
             is_burst[1:] |= time[1:] - time[:-1] > BURST_GAP_US
             burst = np.maximum.accumulate(np.where(is_burst, at, 0))
             reaches = np.where(since <= BURST_GAP_US / US, np.minimum(instant - burst.take(last), RUNS_CAP), 0)
-            self._scatter("burst_n", level, rows, walk.job, reaches)
+            self._scatter("burst_n", level, rows, job, reaches)
         if "gap_s" in level.stats:
             second = np.maximum(instant - 2, 0)
             gap = np.where(earlier >= 2, (time.take(last) - time.take(second)) / US, np.nan)
             before = np.where(earlier >= 3, (time.take(second) - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
             long = np.maximum(gap, before)
             ratio = np.divide(np.minimum(gap, before), long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
-            self._scatter("gap_s", level, rows, walk.job, gap)
-            self._scatter("gap_ratio", level, rows, walk.job, ratio)
-        count = np.zeros(len(code), np.int64)
-        count[walk.job] = earlier
+            self._scatter("gap_s", level, rows, job, gap)
+            self._scatter("gap_ratio", level, rows, job, ratio)
+        count = np.zeros(len(self._jobs.submit_us), np.int64)
+        count[job] = earlier
         return count
 
     def running(self, level: Level, code: Ints, earlier: Ints, rows: Rows) -> None:
@@ -231,7 +245,7 @@ class Sweep:
             column = np.empty(len(self._jobs.submit_us), np.float32)
         if len(job) < len(column):
             column[:] = np.nan
-        column[job] = values
+        column[job] = values.astype(np.float32)
         for slot, theirs in rows:
             self._columns[f"{stat}_by_{slot}"][theirs] = column.take(theirs)
 

@@ -17,6 +17,7 @@ from runcast.features.reading import (
     check_columns,
     level_keys,
     number_parts,
+    quick_hashes,
     read_calendar,
     read_log,
     read_numbers,
@@ -34,7 +35,7 @@ def build(jobs: pd.DataFrame, clock: str, time_zone: str) -> Matrix:
     """
     check_columns(jobs)
     log = read_log(jobs)
-    parts, categories = read_texts(jobs)
+    parts, categories = read_texts(jobs, quick_hashes)
     calendar = read_calendar(jobs["submit_time"], clock, time_zone)
     parts |= number_parts(log, calendar.pop("hour"))
     own = calendar | _request(jobs, log) | _node_share(log)
@@ -100,14 +101,14 @@ def _write_history(log: Log, levels: list[Level], parts: dict[str, Keys], column
         column[:] = none
     for level in levels:
         code = _codes(level, parts, len(log.submit_us))
-        ring, rows = sweep.ended(level, code)
+        ring, rows, asked = sweep.ended(level, code)
         if level.name in NEAREST:
             take = np.flatnonzero(np.isnan(nearest[0]) & (ring.n > 0))
             for column, values in zip(nearest[1:], (ring.median_s, ring.spread_log, ring.n), strict=True):
                 column[take] = values[take]
             nearest[0][take] = NEAREST.index(level.name)
         if level.stats:
-            earlier = sweep.submitted(level, code, rows)
+            earlier = sweep.submitted(level, asked, rows)
             if level.has_siblings:
                 sweep.running(level, code, earlier, rows)
     columns["last_two_mean_s_by_user"][:] = np.nan
