@@ -14,7 +14,9 @@ from runcast.data.columns import BY_NAME
 from runcast.features.errors import FeatureReadsFuture
 from runcast.features.levels import ENDED_STATS, LEVELS, NEAREST, SLOT_LEVELS, SLOT_STATS, SLOTS
 
-Family = Literal["submission", "request", "topology", "array", "load", "history", "periodicity", "siblings"]
+#: Of the families, `date` (day of the month, month) works as a clock in logs of a few months: without it the error factor of an L1
+#: GBDT on Philly fell from 3.18 to 3.00. It is there for models that are defined with it.
+Family = Literal["submission", "date", "request", "topology", "array", "load", "history", "periodicity", "siblings"]
 
 #: Raised when the code behind a feature changes its numbers though its definition reads the same.
 CODE_VERSION = 1
@@ -58,8 +60,8 @@ _OWN: tuple[Feature, ...] = (
     Feature("hour_of_day", "h", "submission", ("submit_time",), "Local time of day, in hours and whole minutes."),
     Feature("weekday", "", "submission", ("submit_time",), "Local weekday, Monday 0."),
     Feature("hour_of_week", "h", "submission", ("submit_time",), "Local hours since Monday 00:00, in whole minutes."),
-    Feature("month_day", "", "submission", ("submit_time",), "Local day of the month."),
-    Feature("month", "", "submission", ("submit_time",), "Local month."),
+    Feature("month_day", "", "date", ("submit_time",), "Local day of the month."),
+    Feature("month", "", "date", ("submit_time",), "Local month."),
     Feature("gpu_count", "GPUs", "request", ("gpu_count",), "GPUs asked for."),
     Feature("cpu_count", "CPUs", "request", ("cpu_count",), "CPUs asked for."),
     Feature("mem_mib", "MiB", "request", ("mem_mib",), "Memory asked for."),
@@ -192,6 +194,9 @@ NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
 OWN_COUNT, SLOT_COUNT = len(_OWN), len(_SLOTS)
 if len(set(NAMES)) != len(NAMES):
     raise ValueError("two features of one name: " + ", ".join(sorted({name for name in NAMES if NAMES.count(name) > 1})))
+
+#: Feature -> family: what a model leaves out, it leaves out by family.
+FAMILY: dict[str, Family] = {feature.name: feature.family for feature in FEATURES}
 
 #: Categories of the encoder: name -> the canonical column it comes from.
 CATEGORIES: dict[str, str] = {

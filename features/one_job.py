@@ -18,6 +18,7 @@ from runcast.features.levels import LEVELS, PARTS, US, fold_digits, hash_number,
 Job = Mapping[str, Any]
 
 CACHED = 100_000  # values kept at hand for each part; above it they are forgotten and begun anew
+KEPT = 10_000  # jobs whose keys are kept at hand
 _QUARTER_US = 900 * US
 _NAN = math.nan
 
@@ -55,6 +56,7 @@ class JobReader:
         self._text: dict[str, dict[str, int]] = {}
         self._number: dict[str, dict[float, int]] = {}
         self._shape: dict[str, str] = {}
+        self._asked: dict[tuple[Any, ...], Asked] = {}
         self._existing: dict[tuple[bool, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def request(self, job: Job) -> Request:
@@ -68,6 +70,19 @@ class JobReader:
         )
 
     def keys(self, job: Job, request: Request) -> Asked:
+        """Return the keys of a job; one is read again for each of its events, so the latest read are kept at hand."""
+        get = job.get
+        name, work_dir = get("job_name"), get("work_dir")
+        texts = get("user"), name, work_dir, get("group"), get("queue"), get("array_id")
+        read = (*texts, request, job["submit_time"])
+        known = self._asked.get(read)
+        if known is None:
+            if len(self._asked) >= KEPT:
+                self._asked.clear()
+            known = self._asked[read] = self._read_keys(job, request)
+        return known
+
+    def _read_keys(self, job: Job, request: Request) -> Asked:
         get = job.get
         name, work_dir = get("job_name"), get("work_dir")
         parts = (

@@ -360,7 +360,7 @@ def test_order_of_rows_does_not_matter(log: list[Row], seed: int) -> None:
 def test_only_calendar_features_move_with_the_clock(log: list[Row], shift: int) -> None:
     times = ("submit_time", "start_time", "end_time")
     later = [row | {name: None if row[name] is None else row[name] + shift for name in times} for row in log]
-    calendar = {feature.name for feature in FEATURES if feature.family == "submission"}
+    calendar = {feature.name for feature in FEATURES if feature.family in ("submission", "date")}
     still = [at for at, name in enumerate(NAMES) if name not in calendar and not name.endswith("_by_user_hour")]
     here, there = everything(build(as_table(log), "calendar", ZONE)), everything(build(as_table(later), "calendar", ZONE))
     np.testing.assert_array_equal(here[:, still], there[:, still])
