@@ -1,14 +1,15 @@
-"""The pipeline's side of the bundle: made from a model folder and the history as of a cut, checked, then made current.
+"""The pipeline's side of the bundle: packed from a model folder and the history as of a cut, and checked.
 
-This module may use what a scheduler host does not have: it reads the lake and asks the registry which version serves. The check
-asks the written bundle about the latest jobs as if they were submitted again at the cut, and compares with the table face and the
-training side's scorer: equal, or the bundle is not made current.
+This module uses what a scheduler host does not have. The check asks the written bundle about the latest jobs as if they were
+submitted again at the cut, and compares with the table face and the training side's scorer: equal, or it is refused.
 """
 
+import contextlib
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,19 @@ from numpy.typing import NDArray
 
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS
+from runcast.data.lake import Lake
+from runcast.data.settings import Settings
 from runcast.features.bulk import state_of
 from runcast.features.catalog import COLUMNS_READ, feature_version
+from runcast.features.errors import StateError
+from runcast.features.job import build_state
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
 from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, moment_of, utc_text, write_bundle
 from runcast.scheduler.errors import ParityError
-from runcast.scheduler.predictor import MODEL, STATE, Predictor, encoder_of
-from runcast.training.forecast import Forecast, Inputs, hard_limit_s
+from runcast.scheduler.predictor import MODEL, STATE, Predictor
+from runcast.training.fitting import score_matrix
 from runcast.training.scoring import load_scorer
 
 PARITY_JOBS = 200  # of the latest; a difference in a feature's code shows on the first few
@@ -36,7 +41,23 @@ _TOLD = frozenset({*COLUMNS_READ, *(c.name for c in COLUMNS if c.known_at == "su
 
 def history(jobs: pa.Table, clock: str, time_zone: str, cut: datetime) -> State:
     """Return the state that has been told of all `jobs`, as they stood at the cut."""
-    return state_of(jobs.select(list(COLUMNS_READ)).to_pandas(), clock, time_zone, _us(cut))
+    return state_of(jobs.select(list(COLUMNS_READ)).to_pandas(), clock, time_zone, microseconds(cut))
+
+
+def state_of_night(cluster: Cluster, settings: Settings, day: date) -> State:
+    """Return the state as of the end of `day`; kept below the home, so that the stages of a night build it once."""
+    known = f"{Lake(settings.lake).fingerprint(cluster.name)} {day} {feature_version()} {cluster.clock} {cluster.time_zone}"
+    kept = settings.home / "state" / cluster.name / f"{day}-{hashlib.sha256(known.encode()).hexdigest()[:16]}.npz"
+    if kept.exists():
+        with contextlib.suppress(StateError):  # of a night that was killed while it was written
+            return State.load(kept)
+    state = build_state(cluster, settings, day)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    state.save(kept)
+    for other in kept.parent.glob("*.npz"):
+        if other != kept:
+            other.unlink(missing_ok=True)
+    return state
 
 
 def pack(
@@ -85,7 +106,7 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
         return 0
     predictor = Predictor.load(bundle, may_be_expired=True)
     again = _submitted_again(latest, moment_of(predictor.manifest.data_cut))
-    expected = score(features_beside(jobs, again, cluster), model)
+    expected = score_matrix(load_scorer(model, feature_version()), features_beside(jobs, again, cluster))
     for at, job in enumerate(as_mappings(again)):
         found = predictor.answer(job)
         for name in _ANSWERS:
@@ -104,16 +125,6 @@ def features_beside(jobs: pa.Table, asked: pa.Table, cluster: Cluster) -> Matrix
     table = pa.concat_tables([jobs.select(columns), asked.select(columns)]).to_pandas()
     matrix = build(table, cluster.clock, cluster.time_zone)
     return matrix.take(np.arange(jobs.num_rows, jobs.num_rows + asked.num_rows))
-
-
-def score(matrix: Matrix, model: Path) -> Forecast:
-    """Return the training side's answers for the jobs of a matrix."""
-    scorer = load_scorer(model, feature_version())
-    encoder = encoder_of(scorer)
-    limits = hard_limit_s(matrix.column("time_limit_s"), matrix.column("is_limit_hard"))
-    if encoder is None:
-        return scorer.forecast(Inputs(matrix.names, matrix.values, limits))
-    return scorer.forecast(Inputs(encoder.columns, encoder.transform(matrix), limits))
 
 
 def _submitted_again(jobs: pa.Table, cut: datetime) -> pa.Table:
@@ -144,5 +155,5 @@ def _by_submission(jobs: pa.Table) -> NDArray[np.intp]:
     return np.argsort(jobs["submit_time"].cast(pa.int64()).to_numpy(), kind="stable")
 
 
-def _us(moment: datetime) -> int:
+def microseconds(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

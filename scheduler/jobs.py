@@ -14,6 +14,7 @@ from runcast.scheduler.errors import JobFieldError
 
 LONGEST_TEXT = 4096  # PATH_MAX of Linux: the longest working directory there can be
 LARGEST_NUMBER = 1e15  # beyond any count, MiB or seconds of a real request; keeps float32 features finite
+SMALLEST_NUMBER = 1e-6  # above 0: below any share of a GPU; keeps ratios of two numbers finite in float32
 LATEST_S = 4102444800.0  # 2100-01-01: what lies beyond is milliseconds taken for seconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,9 +98,9 @@ def _number(name: str, value: Any) -> float | None:
         return None
     if name in ("priority", "array_task"):
         if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-            raise JobFieldError(name, f"{value!r} is out of range")
-    elif not 0 <= value <= LARGEST_NUMBER:
-        raise JobFieldError(name, f"expected 0 to {LARGEST_NUMBER:g}{_unit(name)}, found {value!r}")
+            raise JobFieldError(name, f"{_shown(value)} is out of range")
+    elif not (SMALLEST_NUMBER <= value <= LARGEST_NUMBER or value == 0):
+        raise JobFieldError(name, f"expected 0 or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}{_unit(name)}, found {_shown(value)}")
     return float(value)
 
 

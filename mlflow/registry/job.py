@@ -18,21 +18,20 @@ from runcast.data.settings import Settings
 from runcast.evaluation.gates import GateReport
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
-from runcast.features.job import build_state
 from runcast.registry import models
 from runcast.registry.card import model_card
-from runcast.registry.errors import GateNotPassed, NoChampion
+from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
 from runcast.registry.models import ModelVersion
 from runcast.registry.runs import Night, log_night
 from runcast.registry.slug import metric_key
 from runcast.registry.store import Store, open_store
-from runcast.scheduler.bundle import make_current, read_manifest, resolve
+from runcast.scheduler.bundle import Manifest, make_current, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
-from runcast.scheduler.export import check_parity, pack
+from runcast.scheduler.export import check_parity, pack, state_of_night
 from runcast.scheduler.predictor import MODEL
 from runcast.training.job import folder_sha256, model_folder, train
-from runcast.training.kinds import FALLBACK, MODELS
-from runcast.training.scoring import load_scorer
+from runcast.training.kinds import BASELINES, FALLBACK, MODELS
+from runcast.training.scoring import ModelCard, load_scorer
 
 Record = dict[str, Any]
 
@@ -43,7 +42,7 @@ def champions(cluster: Cluster, settings: Settings) -> dict[str, Path]:
     found = {}
     for kind in MODELS:
         try:
-            found[kind] = _model_files(store, settings, cluster, models.champion(store, cluster.name, kind))
+            found[kind] = model_files(store, settings, cluster, models.champion(store, cluster.name, kind))
         except NoChampion:
             continue
     return found
@@ -52,7 +51,6 @@ def champions(cluster: Cluster, settings: Settings) -> dict[str, Path]:
 def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
     """Log one run for each model trained that night, with the night's report, and register its version as challenger."""
     store, document = open_store(settings), read_report(cluster, settings, day)
-    state = build_state(cluster, settings, day)
     versions, runs, left_out = {}, {}, {}
     for kind in MODELS:
         folder = model_folder(settings, cluster, day, kind)
@@ -62,27 +60,17 @@ def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
         card = load_scorer(folder).card
         night = _night(cluster, document, day, kind, folder)
         note = model_card(document, kind, int(card.training["jobs"]))
-        with tempfile.TemporaryDirectory(prefix="runcast-") as scratch:
-            bundle = pack(
-                Path(scratch),
-                cluster=cluster,
-                model=folder,
-                state=state,
-                model_version=night.model_version,
-                registered=None,
-                cut=night.cut,
-                created=now,
-            )
-            runs[kind] = log_night(
-                store,
-                night,
-                parameters={**card.parameters, "jobs": card.training["jobs"], "window_days": cluster.training.window_days},
-                metrics=_metrics(document, kind),
-                note=note,
-                report=report_folder(cluster, settings, day),
-                logged_at=now,
-            )
-            version = models.register(store, night, run_id=runs[kind], bundle=bundle, description=note)
+        runs[kind] = log_night(
+            store,
+            night,
+            parameters=_parameters(card),
+            metrics=_metrics(document, kind),
+            tags=_tags(document, kind),
+            note=note,
+            report=report_folder(cluster, settings, day),
+            logged_at=now,
+        )
+        version = models.find(store, night) or _register(store, night, runs[kind], note, cluster, settings, day)
         versions[kind] = version.version
     return {"versions": versions, "runs": runs, "left_out": left_out}
 
@@ -95,14 +83,16 @@ def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
         folder = model_folder(settings, cluster, day, kind)
         if not (folder / "model.json").exists():
             continue
-        version = models.version_of(store, _night(cluster, document, day, kind, folder))
+        version = models.find(store, _night(cluster, document, day, kind, folder))
+        if version is None:
+            raise RegistryError(f"{cluster.name}: the {kind} model of {day} is not registered; run that stage first")
         try:
             done = models.promote(store, version, GateReport.from_json(document["verdicts"][kind]))
         except GateNotPassed as error:
             kept[kind] = str(error)
         else:
             promoted[kind] = done.reason
-    return {"promoted": promoted, "kept": kept, "champions": {k: v.version for k, v in _champions(store, cluster).items()}}
+    return {"promoted": promoted, "kept": kept, "champions": {k: v.version for k, v in standing_champions(store, cluster).items()}}
 
 
 def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
@@ -117,19 +107,24 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
         "kind": manifest.kind,
         "model_version": manifest.model_version,
         "registered": manifest.registered,
+        "valid_until": manifest.valid_until,
     }
 
 
 def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
     """Go back to the champion before the one that serves, and to its bundle; `day` is the latest night, for the history.
 
-    The bundle is written before the alias moves and made current after it: whoever dies between leaves the old bundle serving.
+    The bundle is written before the version is left and made current after it. Whoever dies between leaves the old bundle serving;
+    the next rollback finishes this one, and the next export does too.
     """
-    store = open_store(settings)
-    kind = _served_kind(cluster, settings)
-    back = models.earlier_champion(store, cluster.name, kind)
+    store, served = open_store(settings), _served(cluster, settings)
+    if served.registered is not None and models.is_left(store, served.registered):
+        back = models.champion(store, cluster.name, served.kind)
+    else:
+        back = models.rollback_target(store, cluster.name, served.kind)[1]
     bundle = _pack(store, cluster, settings, day, back, now)
-    models.rollback(store, cluster.name, kind, now)
+    if served.registered is None or not models.is_left(store, served.registered):
+        models.rollback(store, cluster.name, served.kind, now)
     make_current(bundle.parent, bundle.name)
     return {"champion": back.label, "night": back.night, "bundle": str(bundle)}
 
@@ -161,6 +156,39 @@ def _night(cluster: Cluster, document: Mapping[str, Any], day: dt.date, kind: st
     )
 
 
+def _register(
+    store: Store, night: Night, run_id: str, description: str, cluster: Cluster, settings: Settings, day: dt.date
+) -> ModelVersion:
+    with tempfile.TemporaryDirectory(prefix="runcast-") as scratch:
+        bundle = pack(
+            Path(scratch),
+            cluster=cluster,
+            model=model_folder(settings, cluster, day, night.kind),
+            state=state_of_night(cluster, settings, day),
+            model_version=night.model_version,
+            registered=None,  # its number is not known yet
+            cut=night.cut,
+            created=night.cut,  # not now: the same night gives the same bytes
+        )
+        return models.register(store, night, run_id=run_id, bundle=bundle, description=description)
+
+
+def _parameters(card: ModelCard) -> dict[str, Any]:
+    """Return what a person compares runs by: the model's parameters, what it learned from, and the libraries."""
+    learned = ("jobs", "censored_jobs", "window_days", "first_submit", "last_end", "cut")
+    libraries = {f"library_{name}": version for name, version in card.libraries.items()}
+    return {**card.parameters, **{name: card.training.get(name) for name in learned}, **libraries}
+
+
+def _tags(document: Mapping[str, Any], kind: str) -> dict[str, str]:
+    verdict = document["verdicts"][kind]
+    return {
+        "runcast.verdict": "passed" if verdict["passed"] else "not passed",
+        "runcast.verdict_text": str(verdict["text"])[:500],
+        "runcast.best_baseline": str(verdict.get("best_baseline") or "none"),
+    }
+
+
 def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
     """Return what MLflow shows of a kind: every metric by slice, coverage at the targets, and the best baseline beside it."""
     found = {
@@ -172,11 +200,17 @@ def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
     found |= {
         metric_key("coverage", target): share for target, share in document["coverage"].get(kind, {}).items() if share is not None
     }
-    best = document["verdicts"][kind].get("best_baseline_value")
-    return found if best is None else {**found, metric_key("best_baseline", document["verdicts"][kind]["metric"]): best}
+    for baseline in BASELINES:
+        for metric, value in document["predictors"].get(baseline, {}).get("all", {}).items():
+            if value is not None and metric != "jobs":
+                found[metric_key("baseline", baseline, metric)] = value
+    verdict = document["verdicts"][kind]
+    if verdict.get("value") is not None and verdict.get("best_baseline_value"):
+        found["share_of_best_baseline"] = verdict["value"] / verdict["best_baseline_value"]  # the first gate's metric
+    return found
 
 
-def _champions(store: Store, cluster: Cluster) -> dict[str, ModelVersion]:
+def standing_champions(store: Store, cluster: Cluster) -> dict[str, ModelVersion]:
     found = {}
     for kind in MODELS:
         try:
@@ -188,7 +222,7 @@ def _champions(store: Store, cluster: Cluster) -> dict[str, ModelVersion]:
 
 def _serving(store: Store, cluster: Cluster, document: Mapping[str, Any]) -> ModelVersion | None:
     """Return the champion that serves: the best kind by the first gate's number tonight; None where no model has ever passed."""
-    standing = _champions(store, cluster)
+    standing = standing_champions(store, cluster)
     judged = [kind for kind in standing if kind in document["predictors"]]
     if not judged:
         return next(iter(standing.values()), None)
@@ -207,13 +241,13 @@ def _pack(
         baseline = train(cluster, settings, day, FALLBACK)
         folder, name, registered = Path(baseline.path), f"{FALLBACK}-{day}-{baseline.model_sha256[:8]}", None
     else:
-        folder = _model_files(store, settings, cluster, serving)
-        name, registered = f"{serving.kind}-{serving.night}-{serving.model_sha256[:8]}", serving.label
+        folder = model_files(store, settings, cluster, serving)
+        name, registered = serving.model_version, serving.label
     bundle = pack(
         settings.bundles / cluster.name,
         cluster=cluster,
         model=folder,
-        state=build_state(cluster, settings, day),
+        state=state_of_night(cluster, settings, day),
         model_version=name,
         registered=registered,
         cut=_cut(cluster, day),
@@ -225,7 +259,7 @@ def _pack(
     return bundle
 
 
-def _model_files(store: Store, settings: Settings, cluster: Cluster, version: ModelVersion) -> Path:
+def model_files(store: Store, settings: Settings, cluster: Cluster, version: ModelVersion) -> Path:
     """Return the version's model folder: the one of its night while it is there and unchanged, else the registry's copy."""
     trained = model_folder(settings, cluster, dt.date.fromisoformat(version.night), version.kind)
     if (trained / "model.json").exists() and folder_sha256(trained) == version.model_sha256:
@@ -238,14 +272,15 @@ def _model_files(store: Store, settings: Settings, cluster: Cluster, version: Mo
     return kept
 
 
-def _served_kind(cluster: Cluster, settings: Settings) -> str:
+def _served(cluster: Cluster, settings: Settings) -> Manifest:
+    """Return the manifest of the bundle that serves; raises NoChampion where none does, or a baseline."""
     try:
-        kind = read_manifest(resolve(settings.bundles / cluster.name)).kind
+        manifest = read_manifest(resolve(settings.bundles / cluster.name))
     except BundleError as error:
         raise NoChampion(f"{cluster.name}: nothing serves yet: {error}") from error
-    if kind not in MODELS:
-        raise NoChampion(f"{cluster.name}: the baseline {kind} serves; there is no champion to roll back")
-    return kind
+    if manifest.kind not in MODELS:
+        raise NoChampion(f"{cluster.name}: the baseline {manifest.kind} serves; there is no champion to roll back")
+    return manifest
 
 
 def _cut(cluster: Cluster, day: dt.date) -> dt.datetime:

@@ -6,47 +6,29 @@ passed keeps that as a tag, so that a rollback finds the champion before; a vers
 Whoever dies between registering and moving an alias leaves the readers with the old champion.
 """
 
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from mlflow.artifacts import download_artifacts
 from mlflow.entities import LoggedModel
 from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 from mlflow.exceptions import MlflowException
 
+from runcast.evaluation.gates import GateReport
 from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
 from runcast.registry.pyfunc import bundle_in, save_pyfunc
 from runcast.registry.runs import Night
-from runcast.registry.slug import model_name
+from runcast.registry.slug import model_name, slug
 from runcast.registry.store import Store, while_locked
 
 CHALLENGER = "challenger"
 CHAMPION = "champion"
 _PASSED = "runcast.gate"  # "passed" once a version has been promoted with its report
 _ROLLED_BACK = "runcast.rolled_back"  # when, by hand
-
-
-class GateReport(Protocol):
-    """What a promotion needs to know of an evaluation: whose it is, on which data, and whether every gate was passed."""
-
-    @property
-    def cluster(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def night(self) -> str: ...
-    @property
-    def data_fingerprint(self) -> str: ...
-    @property
-    def model_sha256(self) -> str: ...
-    @property
-    def passed(self) -> bool: ...
-    @property
-    def reasons(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +45,11 @@ class ModelVersion:
     model_sha256: str
     run_id: str
     source: str
+
+    @property
+    def model_version(self) -> str:
+        """Name of the model that answers carry; see Night.model_version."""
+        return f"{slug(self.kind)}-{self.night}-{self.model_sha256[:8]}"
 
     @property
     def label(self) -> str:
@@ -107,14 +94,6 @@ def register(store: Store, night: Night, *, run_id: str, bundle: Path, descripti
     return version
 
 
-def version_of(store: Store, night: Night) -> ModelVersion:
-    """Return the version that `register` made of this night; raises RegistryError where it has not."""
-    found = _find_version(store, model_name(night.cluster, night.kind), night)
-    if found is None:
-        raise RegistryError(f"{night.cluster}: the {night.kind} model of {night.night} is not registered; run that stage first")
-    return found
-
-
 def promote(store: Store, version: ModelVersion, report: GateReport | None) -> Promotion:
     """Make `version` the champion; raises GateNotPassed without a passed report on its own data."""
     _check_report(version, report)
@@ -134,29 +113,60 @@ def promote(store: Store, version: ModelVersion, report: GateReport | None) -> P
     return Promotion(version, True, f"{version.label} passed every gate; the champion before: {before}")
 
 
-def earlier_champion(store: Store, cluster: str, kind: str) -> ModelVersion:
-    """Return the version that a rollback goes to: the latest passed one of a night before the champion's."""
-    current = champion(store, cluster, kind)
+def rollback(store: Store, cluster: str, kind: str, at: datetime) -> ModelVersion:
+    """Move the champion back to the latest passed version of a night before it, and return that one; the other does not return.
+
+    The tag on the version that is left is what decides: once it is there, `champion` answers with the other.
+    """
+    left, back = rollback_target(store, cluster, kind)
+    while_locked(lambda: store.client.set_model_version_tag(left.name, left.version, _ROLLED_BACK, at.isoformat()))
+    while_locked(lambda: store.client.set_registered_model_alias(left.name, CHAMPION, back.version))
+    return back
+
+
+def rollback_target(store: Store, cluster: str, kind: str) -> tuple[ModelVersion, ModelVersion]:
+    """Return the version that the alias names and the one before it; raises NoChampion where there is none."""
+    current = _by_alias(store, model_name(cluster, kind), CHAMPION)
+    if current is None:
+        raise _no_champion(cluster, kind)
     earlier = [v for v in _versions(store, current.name) if _has_passed(store, v) and v.night < current.night]
     if not earlier:
-        raise NoChampion(f"{current.label} is the only champion there has been: nothing to roll back to")
-    return max(earlier, key=lambda v: (v.night, int(v.version)))
-
-
-def rollback(store: Store, cluster: str, kind: str, at: datetime) -> ModelVersion:
-    """Move the champion back to the latest passed version of a night before it, and return that one."""
-    current, back = champion(store, cluster, kind), earlier_champion(store, cluster, kind)
-    while_locked(lambda: store.client.set_model_version_tag(current.name, current.version, _ROLLED_BACK, at.isoformat()))
-    while_locked(lambda: store.client.set_registered_model_alias(current.name, CHAMPION, back.version))
-    return back
+        raise NoChampion(f"{current.label} is the only champion there has been: there is nothing to roll back to")
+    return current, max(earlier, key=lambda v: (v.night, int(v.version)))
 
 
 def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
     """Return the version that serves; raises NoChampion where no version has passed."""
     found = _by_alias(store, model_name(cluster, kind), CHAMPION)
     if found is None:
-        raise NoChampion(f"{cluster}: no {kind} model has passed its gates yet; the baseline serves")
+        raise _no_champion(cluster, kind)
+    if _ROLLED_BACK in store.client.get_model_version(found.name, found.version).tags:  # killed before it moved the alias
+        return rollback_target(store, cluster, kind)[1]
     return found
+
+
+def _no_champion(cluster: str, kind: str) -> NoChampion:
+    return NoChampion(f"{cluster}: no {kind} model has passed its gates yet; the baseline serves")
+
+
+def find(store: Store, night: Night) -> ModelVersion | None:
+    """Return the version that `register` made of this night; None where it has not."""
+    return _find_version(store, model_name(night.cluster, night.kind), night)
+
+
+def is_left(store: Store, label: str) -> bool:
+    """Say whether the version of this label was rolled back."""
+    name, _, number = label.rpartition("/")
+    return _ROLLED_BACK in store.client.get_model_version(name, number).tags
+
+
+def download_model(store: Store, version: ModelVersion, folder: Path) -> None:
+    """Copy the version's model folder to `folder`, whole or not at all."""
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=_made(folder.parent)) as scratch:
+        model = download(store, version, Path(scratch)) / "model"
+        if folder.exists():
+            shutil.rmtree(folder)
+        model.rename(folder)
 
 
 def download(store: Store, version: ModelVersion, into: Path) -> Path:
@@ -165,6 +175,11 @@ def download(store: Store, version: ModelVersion, into: Path) -> Path:
         raise RegistryError(f"{version.label} comes from {version.source!r}; it was not registered by runcast")
     folder = download_artifacts(artifact_uri=version.source, dst_path=str(into), tracking_uri=store.tracking_uri)
     return bundle_in(Path(folder))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _check_report(version: ModelVersion, report: GateReport | None) -> None:

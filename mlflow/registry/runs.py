@@ -4,7 +4,6 @@ A run is found again by its tags, so that logging the same night twice, or again
 parameters and tags are written over, and a metric at the same step and time is the same row.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 
 from runcast.registry.slug import slug
 from runcast.registry.store import Store, while_locked
@@ -33,7 +32,7 @@ class Night:
     cut: datetime  # end of that day, aware
     data_fingerprint: str  # of the lake partitions the training read
     feature_version: str
-    model_sha256: str  # of the model folder, see fingerprint_folder
+    model_sha256: str  # of the model folder, see folder_sha256 in the training stage
 
     @property
     def tags(self) -> dict[str, str]:
@@ -53,20 +52,13 @@ class Night:
         return f"{slug(self.kind)}-{self.night}-{self.model_sha256[:8]}"
 
 
-def fingerprint_folder(folder: Path) -> str:
-    """Return the SHA-256 over names and contents of all files below `folder`, in name order."""
-    whole = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()
-
-
 def log_night(
     store: Store,
     night: Night,
     *,
     parameters: Mapping[str, object],
     metrics: Mapping[str, float],
+    tags: Mapping[str, str],
     note: str,
     report: Path | None,
     logged_at: datetime,
@@ -84,7 +76,8 @@ def log_night(
     finite = [Metric(key, value, cut_ms, 0) for key, value in sorted(metrics.items()) if abs(value) < float("inf")]
     for part in _parts(finite, METRICS_A_CALL):
         while_locked(partial(client.log_batch, run_id, metrics=part))
-    while_locked(lambda: client.set_tag(run_id, "mlflow.note.content", note))
+    named = [RunTag(key, value) for key, value in sorted({**tags, "mlflow.note.content": note}.items())]
+    while_locked(lambda: client.log_batch(run_id, tags=named))
     if report is not None:
         client.log_artifacts(run_id, str(report), "report")
     while_locked(lambda: client.set_terminated(run_id, "FINISHED", int(logged_at.timestamp() * 1000)))

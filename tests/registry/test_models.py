@@ -1,13 +1,14 @@
 """Versions, aliases, the gate and the way back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow.exceptions import MlflowException
 
+from runcast.evaluation.gates import GateReport, GateResult
 from runcast.registry.errors import GateNotPassed, NoChampion
 from runcast.registry.models import ModelVersion, champion, download, promote, register, rollback
 from runcast.registry.runs import Night, log_night
@@ -17,19 +18,6 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 Registers = Callable[[Night], ModelVersion]
 Nights = Callable[..., Night]
-
-
-@dataclass(frozen=True)
-class Report:
-    """A report as the evaluation gives it."""
-
-    cluster: str
-    kind: str
-    night: str
-    data_fingerprint: str
-    model_sha256: str
-    passed: bool = True
-    reasons: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -43,15 +31,18 @@ def bundle(tmp_path: Path) -> Path:
 @pytest.fixture
 def register_night(store: Store, bundle: Path) -> Registers:
     def run(night: Night) -> ModelVersion:
-        run_id = log_night(store, night, parameters={}, metrics={}, note="", report=None, logged_at=AT)
+        run_id = log_night(store, night, parameters={}, metrics={}, tags={}, note="", report=None, logged_at=AT)
         return register(store, night, run_id=run_id, bundle=bundle, description="a card")
 
     return run
 
 
-def _report(version: ModelVersion, **changed: object) -> Report:
-    same = Report(version.cluster, version.kind, version.night, version.data_fingerprint, version.model_sha256)
-    return replace(same, **changed)
+def _report(version: ModelVersion, **changed: Any) -> GateReport:
+    """The verdict on a version: passed, unless `failed` says why not."""
+    failed = changed.pop("failed", None)
+    results = (GateResult("error_factor[all]", failed is None, failed or "it holds"),)
+    about = {name: getattr(version, name) for name in ("cluster", "kind", "night", "data_fingerprint", "model_sha256")}
+    return GateReport(**{**about, **changed}, passed=failed is None, results=results, metric="error_factor[all]")
 
 
 def _aliases(store: Store) -> dict[str, str]:
@@ -117,7 +108,7 @@ def _killed(*_args: object, **_kwargs: object) -> None:
     ("report", "why"),
     [
         (lambda v: None, "no report"),
-        (lambda v: _report(v, passed=False, reasons=("error_factor 3.2, the best baseline has 2.9",)), "error_factor 3.2"),
+        (lambda v: _report(v, failed="error_factor 3.2, the best baseline has 2.9"), "error_factor 3.2"),
         (lambda v: _report(v, data_fingerprint="0" * 64), "data: expected"),
         (lambda v: _report(v, cluster="philly"), "cluster: expected venus, found philly"),
         (lambda v: _report(v, night="2020-09-25"), "night: expected 2020-09-26, found 2020-09-25"),
@@ -127,7 +118,7 @@ def _killed(*_args: object, **_kwargs: object) -> None:
     ids=["none", "failed", "other data", "other cluster", "other night", "other kind", "other model"],
 )
 def test_only_a_passed_report_on_the_same_data_promotes(
-    store: Store, night: Nights, register_night: Registers, report: Callable[[ModelVersion], Report | None], why: str
+    store: Store, night: Nights, register_night: Registers, report: Callable[[ModelVersion], GateReport | None], why: str
 ) -> None:
     version = register_night(night())
     with pytest.raises(GateNotPassed, match=why):
@@ -162,6 +153,21 @@ def test_rollback_goes_to_the_champion_before_and_stays_there(store: Store, nigh
     assert rollback(store, "venus", "gbdt", AT) == versions[0]
     with pytest.raises(NoChampion, match="nothing to roll back to"):
         rollback(store, "venus", "gbdt", AT)
+
+
+def test_killed_rollback_has_left_already_and_a_second_one_finishes_it(
+    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = [register_night(night(day)) for day in (23, 24, 25)]
+    for version in versions:
+        promote(store, version, _report(version))
+    with monkeypatch.context() as killed:
+        killed.setattr(type(store.client), "set_registered_model_alias", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            rollback(store, "venus", "gbdt", AT)
+    assert champion(store, "venus", "gbdt") == versions[1]
+    assert rollback(store, "venus", "gbdt", AT) == versions[1], "not one further"
+    assert champion(store, "venus", "gbdt") == versions[1]
 
 
 def test_readers_never_get_the_latest_instead_of_the_champion(store: Store, night: Nights, register_night: Registers) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runcast.registry.runs import Night, find_run, fingerprint_folder, log_night
+from runcast.registry.runs import Night, find_run, log_night
 from runcast.registry.store import Store
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +24,7 @@ def report(tmp_path: Path) -> Path:
 def _log(store: Store, night: Night, report: Path | None = None, at: datetime = AT) -> str:
     metrics = {"gbdt/all/mdape": 0.5, "gbdt/long/mdape": float("nan"), "gbdt/new/mdape": float("inf")}
     return log_night(
-        store, night, parameters={"trees": 300, "seed": 7}, metrics=metrics, note="# card", report=report, logged_at=at
+        store, night, parameters={"trees": 300, "seed": 7}, metrics=metrics, tags={"runcast.verdict": "passed"}, note="# card", report=report, logged_at=at
     )
 
 
@@ -67,20 +67,5 @@ def test_another_night_kind_data_or_model_is_another_run(
 
 def test_more_than_a_hundred_parameters(store: Store, night: Callable[..., Night]) -> None:
     many = {f"p{i}": i for i in range(250)}
-    run_id = log_night(store, night(), parameters=many, metrics={}, note="", report=None, logged_at=AT)
+    run_id = log_night(store, night(), parameters=many, metrics={}, tags={}, note="", report=None, logged_at=AT)
     assert len(store.client.get_run(run_id).data.params) == 250
-
-
-def test_fingerprint_is_of_names_and_contents(tmp_path: Path) -> None:
-    for name, files in {
-        "a": {"x": "1", "y": "2"},
-        "b": {"y": "2", "x": "1"},
-        "c": {"x": "2", "y": "1"},
-        "d": {"x": "12", "y": ""},
-    }.items():
-        (tmp_path / name).mkdir()
-        for file, text in files.items():
-            (tmp_path / name / file).write_text(text)
-    a, b, c, d = (fingerprint_folder(tmp_path / n) for n in "abcd")
-    assert a == b
-    assert len({a, c, d}) == 3

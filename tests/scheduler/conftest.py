@@ -1,4 +1,4 @@
-"""A small made-up cluster, its models trained by the training stage, and bundles of them."""
+"""Models of the made-up cluster, trained by the training stage, and bundles of them."""
 
 import json
 from collections.abc import Callable
@@ -6,12 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from runcast.data.cluster import Cluster
-from runcast.data.schema import JOBS
 from runcast.features.catalog import feature_version
 from runcast.features.encoder import Encoder
 from runcast.features.table import build
@@ -31,69 +29,13 @@ def now() -> datetime:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Cluster:
-    source = {"format": "table", "paths": ["unused"]}
-    training = {"min_jobs": 200, "gbdt": {"trees": 40, "leaves": 15}}
-    return Cluster.model_validate(
-        {"name": "demo", "source": source, "time_zone": "Europe/Berlin", "gpus_tracked": True, "training": training}
-    )
+def cluster(made_up_cluster: Cluster) -> Cluster:
+    return made_up_cluster
 
 
 @pytest.fixture(scope="session")
-def jobs() -> pa.Table:
-    """3,000 jobs of 30 days as they stood at the cut: users with habits, some without a name, some never started, some running."""
-    draw = np.random.default_rng(7)
-    n, begin = 3000, CUT - timedelta(days=30)
-    user, name = draw.integers(0, 25, n), draw.integers(0, 4, n)
-    habit_s = np.exp(draw.normal(6.5, 1.8, (25, 4)))[user, name]
-    submit = np.sort(draw.integers(0, 30 * 86_400 * 10**6, n))
-    start = submit + draw.integers(0, 7200 * 10**6, n)
-    end = start + (np.maximum(habit_s * np.exp(draw.normal(0, 0.3, n)), 1) * 1e6).astype(np.int64)
-    never = draw.random(n) < 0.03
-    gpus = 2.0 ** draw.integers(0, 4, n)
-    cut_us = 30 * 86_400 * 10**6
-    ran = ~never & (start < cut_us)
-    ended = ran & (end < cut_us)
-    gone = never & (start < cut_us)
-    state = np.where(ended, draw.choice(["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], n, p=[0.8, 0.1, 0.05, 0.05]), "RUNNING")
-    state = np.where(gone, "CANCELLED", np.where(ran, state, "PENDING"))
-    label = np.where(ran & ~np.isin(state, ["COMPLETED", "FAILED"]), "censored", np.where(ran, "event", "excluded"))
-    missing = draw.random(n) < 0.05
-    limit_s = np.where(draw.random(n) < 0.1, np.nan, draw.choice([3600.0, 14_400.0, 86_400.0], n))
-
-    begin_us = round(begin.timestamp() * 1e6)
-
-    def moment(us: np.ndarray, known: np.ndarray) -> pa.Array:
-        return pa.array(begin_us + us, mask=~known).cast(pa.timestamp("us", tz="UTC"))
-
-    def text(values: list[str], unknown: np.ndarray | None = None) -> pa.Array:
-        return pa.array(values, pa.string(), mask=unknown)
-
-    columns: dict[str, Any] = {
-        "cluster": text(["demo"] * n),
-        "job_id": text([str(i) for i in range(n)]),
-        "job_key": text([f"demo:{i}:{begin_us + at}" for i, at in enumerate(submit)]),
-        "user": text([f"u{u}" for u in user], missing),
-        "group": text([f"g{u % 5}" for u in user]),
-        "queue": text(["gpu"] * n),
-        "job_name": text([f"train_{m}_{i % 7}.sh" for i, m in enumerate(name)]),
-        "submit_time": moment(submit, np.ones(n, bool)),
-        "gpu_count": pa.array(gpus),
-        "cpu_count": pa.array(gpus * 8),
-        "mem_mib": pa.array(gpus * 65_536),
-        "node_count": pa.array(np.ceil(gpus / 8)),
-        "time_limit_s": pa.array(limit_s, mask=np.isnan(limit_s)),
-        "time_limit_kind": text(np.where(np.isnan(limit_s), "absent", "hard").tolist()),
-        "start_time": moment(start, ran),
-        "end_time": moment(np.where(gone, start, end), ended | gone),
-        "state": text(state.tolist()),
-        "label": text(label.tolist()),
-        "runtime_s": pa.array((end - start) / 1e6, mask=~ended),
-        "attempts": pa.array(ran.astype(np.int32)),
-        "source": text(["made up"] * n),
-        "flags": pa.array([[]] * n, pa.list_(pa.string())),
-    }
-    return pa.table({field.name: columns.get(field.name, pa.nulls(n, field.type)) for field in JOBS}, schema=JOBS)
+def jobs(made_up_jobs: pa.Table) -> pa.Table:
+    return made_up_jobs
 
 
 @pytest.fixture(scope="session")

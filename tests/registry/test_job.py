@@ -1,0 +1,185 @@
+"""The registry's and the export's stages of real nights: lake, features, training and evaluation are the real ones."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from runcast.data.cluster import Cluster
+from runcast.data.job import load as load_log
+from runcast.data.lake import Lake
+from runcast.data.settings import Settings, read_settings
+from runcast.data.sources.batch import Batch
+from runcast.evaluation.job import evaluate
+from runcast.features.job import build_features
+from runcast.registry import job as registry
+from runcast.registry.errors import GateNotPassed, NoChampion
+from runcast.registry.store import open_store
+from runcast.scheduler.bundle import bundles, read_manifest, resolve
+from runcast.scheduler.predictor import Predictor
+from runcast.training.job import train
+
+NIGHTS = [dt.date(2026, 3, day) for day in (29, 30, 31)]
+NOW = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC)
+ASKED = {"submit_time": "2026-04-01T08:00:00+02:00", "user": "u3", "job_name": "train_1_0.sh", "gpu_count": 4.0, "cpu_count": 32.0}
+
+
+def run_night(cluster: Cluster, settings: Settings, night: dt.date, jobs: pa.Table) -> dict[str, dict[str, Any]]:
+    """Run the stages of one night; the bundle is written an hour later each night."""
+    load_log(cluster, Lake(settings.lake), [Batch(jobs)], last=night)
+    build_features(cluster, settings, night)
+    for kind in ("cart", "gbdt"):
+        train(cluster, settings, night, kind)
+    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings))
+    now = NOW + dt.timedelta(hours=night.day)
+    return {
+        "register": registry.register(cluster, settings, night, now),
+        "promote": registry.promote(cluster, settings, night),
+        "export": registry.export(cluster, settings, night, now),
+    }
+
+
+def load(uri: str) -> Any:
+    """MLflow's own loader; imported late, since it warns of itself until the registry has imported it."""
+    from mlflow.pyfunc import load_model
+
+    return load_model(uri)
+
+
+@pytest.fixture(scope="module")
+def cluster(made_up_cluster: Cluster) -> Cluster:
+    """Every model passes: the gates are another test's subject."""
+    return made_up_cluster.model_copy(update={"evaluation": made_up_cluster.evaluation.model_copy(update={"gates": ()})})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return read_settings({"RUNCAST_HOME": str(tmp_path_factory.mktemp("home"))})
+
+
+@pytest.fixture(scope="module")
+def nights(cluster: Cluster, home: Settings, made_up_jobs: pa.Table) -> list[dict[str, dict[str, Any]]]:
+    return [run_night(cluster, home, night, made_up_jobs) for night in NIGHTS]
+
+
+def test_each_night_is_one_version_of_each_kind(nights: list[dict[str, dict[str, Any]]]) -> None:
+    assert [night["register"]["versions"] for night in nights] == [{"cart": n, "gbdt": n} for n in ("1", "2", "3")]
+    assert [set(night["promote"]["champions"]) for night in nights] == [{"cart", "gbdt"}] * 3
+
+
+def test_records_are_small_json(nights: list[dict[str, dict[str, Any]]]) -> None:
+    for night in nights:
+        for record in night.values():
+            assert len(json.dumps(record)) < 10_000
+
+
+def test_bundle_is_the_champion_with_the_nights_history(nights: list[dict[str, dict[str, Any]]], home: Settings, cluster: Cluster) -> None:
+    done = nights[-1]["export"]
+    manifest = read_manifest(resolve(home.bundles / cluster.name))
+    assert done["registered"] in {f"runcast-demo-{kind}/3" for kind in ("cart", "gbdt")}
+    assert (manifest.registered, manifest.data_cut) == (done["registered"], "2026-03-31T22:00:00Z")
+    assert manifest.valid_until == (NOW + dt.timedelta(days=7, hours=31)).isoformat().replace("+00:00", "Z")
+    assert len(bundles(home.bundles / cluster.name)) == 3
+
+
+def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]], home: Settings) -> None:
+    client = open_store(home).client
+    run = client.get_run(nights[-1]["register"]["runs"]["gbdt"])
+    assert {"all/mdape", "all/within_25", "all/error_factor", "coverage/0.089", "baseline/nearest_median/mdape"} <= set(run.data.metrics)
+    assert run.data.params["trees"] == "40"
+    assert run.data.tags["runcast.verdict"] == "passed"
+    artifacts = {f.path for f in client.list_artifacts(run.info.run_id, "report")}
+    assert {"report/report.html", "report/report.json", "report/figures"} <= artifacts
+    card = client.get_model_version("runcast-demo-gbdt", "3").description
+    for said in ("demo · gbdt · night of 2026-03-31", "passed", "ended jobs", "error factor, recurring jobs", "nearest_median"):
+        assert said in card
+
+
+def test_same_night_again_changes_nothing(nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings) -> None:
+    assert registry.register(cluster, home, NIGHTS[-1], NOW)["versions"] == nights[-1]["register"]["versions"]
+    assert registry.promote(cluster, home, NIGHTS[-1])["champions"] == nights[-1]["promote"]["champions"]
+    client = open_store(home).client
+    experiment = client.get_experiment_by_name("runcast-demo")
+    assert len(client.search_runs([experiment.experiment_id])) == 6
+    assert len(client.search_logged_models([experiment.experiment_id])) == 6
+
+
+def test_registered_version_answers_as_the_bundle_does(nights: list[dict[str, dict[str, Any]]], home: Settings, cluster: Cluster) -> None:
+    """Through MLflow's own loader and its declared signature: nulls, missing columns, other order, an unknown column."""
+    open_store(home)
+    bundle = resolve(home.bundles / cluster.name)
+    name, _, number = str(read_manifest(bundle).registered).partition("/")
+    model, predictor = load(f"models:/{name}/{number}"), Predictor.load(bundle, may_be_expired=True)
+    asked: list[dict[str, Any]] = [ASKED, {"submit_time": "2026-04-02T00:00:00Z"}, {**ASKED, "user": None, "gpu_count": None, "queue": ""}]
+    frame = pd.DataFrame(asked)[["gpu_count", "user", "submit_time", "job_name", "cpu_count", "queue"]]
+    answers = model.predict(frame.astype({"gpu_count": float, "cpu_count": float})).to_dict("records")
+    for told, answer in zip(asked, answers, strict=True):
+        assert answer == predictor.predict({name: value for name, value in told.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame([{"submit_time": "2026-04-02T00:00:00Z"}]),
+        pd.DataFrame([{"submit_time": "2026-04-02T00:00:00Z", "user": None, "gpu_count": float("nan")}]),
+        pd.DataFrame([{"user": "u3", "submit_time": "2026-04-02T00:00:00Z", "nobody_knows": 7}]),
+        pd.DataFrame([{"submit_time": "2026-04-02T00:00:00Z", "time_limit_s": 3600.0}, {"submit_time": "2026-04-02T00:00:00Z"}]),
+    ],
+    ids=["every optional column missing", "nulls", "unknown column", "null among whole floats"],
+)
+def test_signature_takes_what_schedulers_lack(nights: list[dict[str, dict[str, Any]]], home: Settings, frame: pd.DataFrame) -> None:
+    open_store(home)
+    model = load("models:/runcast-demo-gbdt@champion")
+    assert (model.predict(frame)["p50_s"] >= 1).all()
+    assert {c.type.name for c in model.metadata.signature.inputs} == {"double", "string"}
+
+
+def test_champion_folder_is_fetched_where_training_left_none(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings, tmp_path: Path
+) -> None:
+    store = open_store(home)
+    version = registry.standing_champions(store, cluster)["gbdt"]
+    there = registry.model_files(store, home, cluster, version)
+    elsewhere = read_settings({"RUNCAST_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": home.tracking_uri})
+    fetched = registry.model_files(store, elsewhere, cluster, version)
+    assert fetched != there
+    assert (fetched / "model.json").read_bytes() == (there / "model.json").read_bytes()
+
+
+def test_rollback_moves_alias_and_bundle_together(cluster: Cluster, made_up_jobs: pa.Table, tmp_path: Path) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    for night in NIGHTS[1:]:
+        run_night(cluster, settings, night, made_up_jobs)
+    before = read_manifest(resolve(settings.bundles / cluster.name))
+    done = registry.rollback(cluster, settings, NIGHTS[-1], NOW + dt.timedelta(days=2))
+    after = read_manifest(resolve(settings.bundles / cluster.name))
+    assert after.registered == done["champion"] == str(before.registered).replace("/2", "/1")
+    assert (after.data_cut, after.kind) == (before.data_cut, before.kind), "the older model with the newest history"
+    assert registry.standing_champions(open_store(settings), cluster)[before.kind].label == done["champion"]
+    with pytest.raises(NoChampion, match="nothing to roll back to"):
+        registry.rollback(cluster, settings, NIGHTS[-1], NOW + dt.timedelta(days=3))
+
+
+def test_model_that_fails_its_gate_is_registered_and_the_baseline_serves(
+    made_up_cluster: Cluster, made_up_jobs: pa.Table, tmp_path: Path
+) -> None:
+    impossible = made_up_cluster.evaluation.gates[0].model_copy(update={"at_most": 1.0})
+    strict = made_up_cluster.model_copy(update={"evaluation": made_up_cluster.evaluation.model_copy(update={"gates": (impossible,)})})
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    done = run_night(strict, settings, NIGHTS[-1], made_up_jobs)
+    assert set(done["register"]["versions"]) == {"cart", "gbdt"}
+    assert done["promote"]["champions"] == {}
+    assert "at most 1 asked for" in done["promote"]["kept"]["gbdt"]
+    assert (done["export"]["kind"], done["export"]["registered"]) == ("nearest_median", None)
+    assert Predictor.load(settings.bundles / "demo", may_be_expired=True).predict(ASKED)["source"] == "nearest_median"
+    with pytest.raises(NoChampion, match="the baseline nearest_median serves"):
+        registry.rollback(strict, settings, NIGHTS[-1], NOW)
+
+
+def test_night_without_a_report_is_not_registered(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(GateNotPassed, match="Evaluate the night first"):
+        registry.register(cluster, read_settings({"RUNCAST_HOME": str(tmp_path)}), NIGHTS[0], NOW)
