@@ -105,7 +105,7 @@ def _of_baseline(rule: Baseline) -> Answerer:
 def _of_table(rule: Rule) -> Answerer:
     def answer(row: Row, hard_limit_s: float) -> Answer:
         found = rule.forecast(Inputs(rule.columns, row[np.newaxis], np.array([hard_limit_s], np.float64)))
-        numbers = (float(values[0]) for values in (found.p50_s, found.p90_s, found.point_s, found.confidence))
-        return Answer(*numbers, str(found.source[0]))
+        p50_s, p90_s, point_s, confidence = (float(one[0]) for one in (found.p50_s, found.p90_s, found.point_s, found.confidence))
+        return Answer(p50_s, p90_s, point_s, confidence, str(found.source[0]))
 
     return answer

@@ -15,7 +15,7 @@ from runcast.data.asof import cut_us
 from runcast.data.cluster import Cluster
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
-from runcast.evaluation.gates import GateReport
+from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
 from runcast.registry import models
@@ -87,12 +87,16 @@ def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
         if version is None:
             raise RegistryError(f"{cluster.name}: the {kind} model of {day} is not registered; run that stage first")
         try:
-            done = models.promote(store, version, GateReport.from_json(document["verdicts"][kind]))
+            done = models.promote(store, version, read_verdict(document, kind))
         except GateNotPassed as error:
             kept[kind] = str(error)
         else:
             promoted[kind] = done.reason
-    return {"promoted": promoted, "kept": kept, "champions": {k: v.version for k, v in standing_champions(store, cluster).items()}}
+    return {
+        "promoted": promoted,
+        "kept": kept,
+        "champions": {k: v.version for k, v in standing_champions(store, cluster).items()},
+    }
 
 
 def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
@@ -142,6 +146,15 @@ def read_report(cluster: Cluster, settings: Settings, day: dt.date) -> Mapping[s
         )
     document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
+
+
+def read_verdict(document: Mapping[str, Any], kind: str) -> GateReport | None:
+    """Return the report's verdict on a kind, None where it was not judged."""
+    found = document["verdicts"].get(kind)
+    if found is None:
+        return None
+    told = {name: found[name] for name in GateReport.__dataclass_fields__}
+    return GateReport(**{**told, "results": tuple(GateResult(**result) for result in found["results"])})
 
 
 def _night(cluster: Cluster, document: Mapping[str, Any], day: dt.date, kind: str, folder: Path) -> Night:

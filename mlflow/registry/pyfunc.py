@@ -61,7 +61,7 @@ class Forecaster:
     def __init__(self, bundle: Path) -> None:
         from runcast.scheduler.predictor import Predictor
 
-        self._predictor = Predictor.load(bundle, now=None)  # a registered model is kept for good; only what serves expires
+        self._predictor = Predictor.load(bundle, may_be_expired=True)  # a version is kept for good; only what serves expires
 
     def predict(self, model_input: "pd.DataFrame", params: dict[str, Any] | None = None) -> "pd.DataFrame":
         import pandas as pd

@@ -24,7 +24,14 @@ def report(tmp_path: Path) -> Path:
 def _log(store: Store, night: Night, report: Path | None = None, at: datetime = AT) -> str:
     metrics = {"gbdt/all/mdape": 0.5, "gbdt/long/mdape": float("nan"), "gbdt/new/mdape": float("inf")}
     return log_night(
-        store, night, parameters={"trees": 300, "seed": 7}, metrics=metrics, tags={"runcast.verdict": "passed"}, note="# card", report=report, logged_at=at
+        store,
+        night,
+        parameters={"trees": 300, "seed": 7},
+        metrics=metrics,
+        tags={"runcast.verdict": "passed"},
+        note="# card",
+        report=report,
+        logged_at=at,
     )
 
 

@@ -51,7 +51,16 @@ def test_reader_does_not_block_the_writer(store: Store, settings: Settings, nigh
     reader = sqlite3.connect(settings.home / "mlflow.db")
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM runs").fetchone()
-    log_night(store, night(), parameters={}, metrics={"m": 1.0}, tags={}, note="", report=None, logged_at=datetime(2026, 1, 1, tzinfo=UTC))
+    log_night(
+        store,
+        night(),
+        parameters={},
+        metrics={"m": 1.0},
+        tags={},
+        note="",
+        report=None,
+        logged_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
     reader.close()
 
 
