@@ -23,7 +23,9 @@ from runcast.registry.store import open_store
 from runcast.scheduler.bundle import bundles, make_current, read_manifest, resolve
 from runcast.scheduler.predictor import Predictor
 from runcast.training.job import train
+from runcast.training.kinds import BASELINES
 
+KINDS = ("cart", "gbdt")
 NIGHTS = [dt.date(2026, 3, day) for day in (30, 31)]
 NOW = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC)
 ASKED = {
@@ -39,9 +41,9 @@ def run_night(cluster: Cluster, settings: Settings, night: dt.date, jobs: pa.Tab
     """Run the stages of one night; the bundle is written an hour later each night."""
     load_log(cluster, Lake(settings.lake), [Batch(jobs)], last=night)
     build_features(cluster, settings, night)
-    for kind in ("cart", "gbdt"):
+    for kind in KINDS:
         train(cluster, settings, night, kind)
-    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings))
+    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings), kinds=(*BASELINES, *KINDS))
     now = NOW + dt.timedelta(hours=night.day)
     return {
         "register": registry.register(cluster, settings, night, now),
