@@ -205,10 +205,10 @@ class _Means:
 
     def of(self, user: str | None, name: str | None, size: float) -> float:
         like = self._like(name)
-        keys: list[list[tuple[object, ...]]] = []
+        keys: list[list[tuple[object, ...]]] = [[(user,)], [()]]
         if like:
-            keys = [[(user, one, size) for one in like], [(user, one) for one in like], [("", one) for one in like]]
-        for group in (*keys, [(user,)], [()]):
+            keys = [[(user, one, size) for one in like], [(user, one) for one in like], [("", one) for one in like], *keys]
+        for group in keys:
             sums = [self._sums[key] for key in group if key in self._sums]
             if sums:
                 return sum(total for total, _ in sums) / sum(count for _, count in sums)

@@ -40,10 +40,23 @@ def conformal_factor(actual_s: Floats, p90_s: Floats, level: float = 0.9) -> flo
     return float(np.sort(actual_s / p90_s)[rank - 1])
 
 
+#: ln(runtime / p90) of a job that outlived its hard limit, which p90 never exceeds.
+OVERRUN = 50.0
+#: Where many jobs outlive their limits, the others are covered to this share and no further.
+COVERED_AT_MOST = 0.98
+
+
+def residual_log(runtime_log: Floats, p90_log: Floats, hard_limit_s: Floats) -> Floats:
+    """Return ln(runtime / p90), OVERRUN where the runtime is above the hard limit (NaN where there is none)."""
+    overruns = np.exp(runtime_log) > np.where(np.isnan(hard_limit_s), np.inf, hard_limit_s)
+    return np.where(overruns, OVERRUN, np.minimum(runtime_log - p90_log, OVERRUN / 2))
+
+
 class Margin:
     """How far p90 must be moved, by the latest jobs that were predicted and have ended: the rolling form of the correction.
 
-    It keeps ln(runtime / p90) of the latest `size` of them in the order they ended; `level` of these are to be covered.
+    It keeps ln(runtime / p90) of the latest `size` of them in the order they ended, OVERRUN of one that outlived its limit: no p90
+    could have covered that one, so more of the others have to be. `level` of all are to be covered.
     """
 
     def __init__(self, size: int, level: float, residuals: Iterable[float] = ()) -> None:
@@ -65,7 +78,10 @@ class Margin:
         count = len(self._ascending)
         if count < CALIBRATION_JOBS_AT_LEAST:
             return 0.0
-        return self._ascending[min(math.ceil((count + 1) * self.level), count) - 1]
+        coverable = bisect_left(self._ascending, OVERRUN)
+        if not coverable:
+            return 0.0
+        return self._ascending[min(math.ceil((count + 1) * self.level), math.ceil(coverable * COVERED_AT_MOST)) - 1]
 
     def copy(self) -> "Margin":
         return Margin(self.size, self.level, self._latest)
@@ -83,13 +99,12 @@ class Margin:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
 
-def rolled(margin: Margin, p90_log: Floats, runtime_log: Floats, submit_us: Ints, end_us: Ints) -> Floats:
+def rolled(margin: Margin, p90_log: Floats, residual: Floats, submit_us: Ints, end_us: Ints) -> Floats:
     """Return ln(p90) of jobs in submission order, each raised by the margin as of its submission.
 
-    A job's residual counts for those submitted strictly after it ended; NaN in `runtime_log` is of a job without one.
+    A job's residual counts for those submitted strictly after it ended; NaN is of a job without one.
     """
     margin = margin.copy()
-    residual = runtime_log - p90_log
     ended = np.flatnonzero(~np.isnan(residual))
     ended = ended[np.argsort(end_us[ended], kind="stable")]
     ready = np.searchsorted(end_us[ended], submit_us, side="left")

@@ -12,7 +12,7 @@ from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
 from runcast.training.baselines import READS
 from runcast.training.comparisons import Helios, Mlaas
-from runcast.training.conformal import rolled
+from runcast.training.conformal import residual_log, rolled
 from runcast.training.errors import NotEnoughJobs
 from runcast.training.forecast import Forecast, Inputs
 from runcast.training.kinds import Fitted, find_kind, find_predictor, fit, fit_comparison
@@ -76,8 +76,9 @@ def _answer(rule: Rule, inputs: Inputs, matrix: Matrix) -> Forecast:
     if not isinstance(rule, Ranked):
         return rule.forecast(inputs)
     runtime_s = np.where(matrix.ended.has_runtime, matrix.ended.runtime_s, np.nan)
-    p90_log = rolled(rule.margin, rule.p90_log(inputs), np.log(np.maximum(runtime_s, 1)), matrix.submit_us, matrix.ended.end_us)
-    return rule.answer(inputs, p90_log)
+    p90_log = rule.p90_log(inputs)
+    residual = residual_log(np.log(np.maximum(runtime_s, 1)), p90_log, inputs.hard_limit_s)
+    return rule.answer(inputs, rolled(rule.margin, p90_log, residual, matrix.submit_us, matrix.ended.end_us))
 
 
 def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:

@@ -16,7 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 from runcast.data.cluster import RuncastParameters
 from runcast.training.booster import Booster
 from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, graded, is_right
-from runcast.training.conformal import Margin, split_latest
+from runcast.training.conformal import Margin, residual_log, split_latest
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
 from runcast.training.ranked import Calibration, Ranked, choose
@@ -47,7 +47,7 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     p50 = models.train_quantile(0.5, every, parameters.trees)
     if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
         raise ConstantPredictor(f"no feature splits the {len(inputs)} training jobs: the model would answer them all alike")
-    p90, margin = _fit_p90(models, every, values, runtime_log)
+    p90, margin = _fit_p90(models, every, inputs, runtime_log)
     unseen_log = _out_of_fold(models, every, values)
     rows = np.arange(len(inputs))
     earlier, held = np.split(rows, [int(len(rows) * (1 - CALIBRATION_SHARE))])
@@ -119,15 +119,17 @@ class _Models:
         }
 
 
-def _fit_p90(
-    models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32], runtime_log: Floats
-) -> tuple[lightgbm.Booster, Margin]:
+def _fit_p90(models: _Models, every: lightgbm.Dataset, inputs: Inputs, runtime_log: Floats) -> tuple[lightgbm.Booster, Margin]:
     """Return the 0.9 quantile of the earlier jobs, and its margin as of the latest, which it has not seen."""
-    earlier, latest = split_latest(len(values))
+    earlier, latest = split_latest(len(inputs))
     p90 = models.train_quantile(0.9, every.subset(earlier.tolist()), models.fewer_trees)
     latest = latest[-models.given.margin_jobs :]
-    residuals = runtime_log[latest] - np.asarray(p90.predict(values[latest], num_threads=models.threads)) if len(latest) else []
-    return p90, Margin(models.given.margin_jobs, models.given.margin_level, map(float, residuals))
+    residuals: Floats = np.empty(0)
+    if len(latest):
+        held = inputs.take(latest)
+        p90_log = np.asarray(p90.predict(held.select(p90.feature_name()).values, num_threads=models.threads))
+        residuals = residual_log(runtime_log[latest], p90_log, held.hard_limit_s)
+    return p90, Margin(models.given.margin_jobs, models.given.margin_level, residuals.tolist())
 
 
 def _out_of_fold(models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32]) -> Floats:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from runcast.training.conformal import Margin, conformal_factor, rolled, split_latest
+from runcast.training.conformal import OVERRUN, Margin, conformal_factor, residual_log, rolled, split_latest
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_latest_jobs_calibrate_and_too_few_do_not() -> None:
 
 
 def test_margin_is_the_rank_of_the_latest_residuals() -> None:
-    margin = Margin(100, 0.9, [float(k) for k in range(100, 0, -1)])
-    assert margin.shift_log() == 91  # ceil(101 * 0.9)
+    margin = Margin(100, 0.9, [k / 10 for k in range(100, 0, -1)])
+    assert margin.shift_log() == 9.1  # ceil(101 * 0.9)
     for _ in range(60):
         margin.add(0.0)
-    assert margin.shift_log() == 31  # 40 latest of the old (40..1) and 60 zeros
+    assert margin.shift_log() == 3.1  # 40 latest of the old (4.0..0.1) and 60 zeros
     assert len(margin.content()["residuals"]) == 100
 
 
@@ -59,7 +59,7 @@ def test_rolled_margin_takes_a_job_only_strictly_after_its_end() -> None:
     p90_log, runtime_log = rng.normal(size=300), rng.normal(size=300)
     runtime_log[::7] = np.nan
     seeds = rng.normal(size=55).tolist()
-    found = rolled(Margin(80, 0.9, seeds), p90_log, runtime_log, submit_us, end_us)
+    found = rolled(Margin(80, 0.9, seeds), p90_log, runtime_log - p90_log, submit_us, end_us)
     order = np.argsort(end_us, kind="stable")
     for job in range(300):
         seen = [
@@ -68,6 +68,15 @@ def test_rolled_margin_takes_a_job_only_strictly_after_its_end() -> None:
         latest = sorted([*seeds, *seen][-80:])
         rank = min(-(-(len(latest) + 1) * 9 // 10), len(latest))
         assert found[job] == p90_log[job] + latest[rank - 1]
+
+
+def test_a_job_that_outlived_its_limit_is_made_up_for_by_the_others() -> None:
+    residual = residual_log(np.log([50.0, 120.0, 120.0]), np.log([100.0, 100.0, 100.0]), np.array([100.0, 100.0, np.nan]))
+    assert residual.tolist() == pytest.approx([np.log(0.5), OVERRUN, np.log(1.2)])
+    margin = Margin(100, 0.9, [k / 100 for k in range(95)] + [OVERRUN] * 5)
+    assert margin.shift_log() == 0.90  # 91 of 95, which is 90 of all 100
+    margin = Margin(100, 0.9, [k / 100 for k in range(60)] + [OVERRUN] * 40)
+    assert margin.shift_log() == 0.58  # 98 % of those that can be covered
 
 
 def test_rolling_margin_follows_a_change_of_regime() -> None:
