@@ -462,7 +462,8 @@ def _first_submit_us(table: pa.Table) -> int | None:
 
 def _encoded(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    strings = [name for name in _WRITER["use_dictionary"] if name in table.column_names]  # type: ignore[attr-defined]
+    names = set(table.column_names)
+    strings = [name for name in _WRITER["use_dictionary"] if name in names]  # type: ignore[attr-defined]
     with pq.ParquetWriter(sink, table.schema, **{**_WRITER, "use_dictionary": strings or False}) as writer:
         if table.schema.metadata:
             writer.add_key_value_metadata(table.schema.metadata)
