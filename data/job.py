@@ -1,8 +1,9 @@
 """The data stage's job: read a cluster's log, bring the lake up to the end of a day, and check what came in.
 
 A load reads the log and keeps each job once. The days asked for are replaced by what the log says now; days before them that late
-accounting may still touch (`lookback_days`, and any nights that were missed) are merged, so that a log that was rotated takes
-nothing away. A night in the past leaves later days and the open jobs alone.
+accounting may still touch (`lookback_days`, and any nights that were missed) are merged. What the log no longer reaches, because it
+was rotated, stays: jobs submitted before its first submission, and its first day. A night in the past leaves later days and the
+open jobs alone.
 """
 
 from collections import Counter
@@ -44,7 +45,7 @@ class IngestReport:
     """
 
     cluster: str
-    first: str | None  # first local date that was replaced; null where the log held no ended job
+    first: str | None  # first local date that was made anew; null where there was none
     last: str
     as_of_us: int  # cut, microseconds UTC
     rows_in: int
@@ -78,6 +79,8 @@ class _Seen:
     notes: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    first_submit_us: int = _NO_CUT  # of all jobs read
     jobs: pa.Table = field(default_factory=JOBS.empty_table)
     ended_before: pa.Table = field(default_factory=lambda: JOBS.empty_table().select(_KEY_COLUMNS))  # keys only
 
@@ -125,7 +128,7 @@ def load(
     is_past = loaded is not None and cut < loaded
     jobs = _without_open(seen) if is_past else seen.jobs
     asked = _asked_days(jobs, cluster, first, cut)
-    existing, touched = _related(cluster, lake, jobs, asked, with_open=first is not None or is_past)
+    existing, touched = _related(cluster, lake, jobs, asked, seen.first_submit_us, all_open=first is not None or is_past)
 
     rows = pa.concat_tables([existing, jobs])
     winners = latest_rows(pa.concat_tables([rows.select(_KEY_COLUMNS), seen.ended_before]))
@@ -140,12 +143,12 @@ def load(
         ended=_by_day(kept.slice(0, ended_count), cluster, touched),
         open_jobs=kept.slice(ended_count),
         as_of_us=loaded if is_past else cut,
-        rejects=_all_rejects(cluster, lake, seen.rejects, keep=first is not None or is_past),
+        rejects=_all_rejects(cluster, lake, seen, keep_all=first is not None or is_past),
     )
     left_out = {name: count for name, count in sorted(seen.left_out.items()) if count}
     return IngestReport(
         cluster=cluster.name,
-        first=day_of(asked[0]).isoformat() if asked else None,
+        first=day_of(min(touched)).isoformat() if touched else None,
         last=day_of(int(local_days(np.array([cut - 1]), cluster.zone)[0])).isoformat(),
         as_of_us=cut,
         rows_in=seen.rows_in,
@@ -209,6 +212,10 @@ def _read_log(
         seen.skipped.update(batch.skipped)
         seen.notes.update(batch.notes)
         seen.rejects.extend(batch.rejects)
+        seen.files |= {reject.file for reject in batch.rejects}
+        if batch.jobs.num_rows:
+            seen.files.add(batch.jobs["source"][0].as_py().rpartition(":")[0])
+            seen.first_submit_us = min(seen.first_submit_us, int(microseconds(batch.jobs["submit_time"]).min()))
         jobs = conform(batch.jobs, JOBS, f"{cluster.name}: the source's batch")
         visible = seen_at(jobs, cut)
         seen.left_out["submitted_later"] += jobs.num_rows - visible.num_rows
@@ -266,20 +273,23 @@ def _without_open(seen: _Seen) -> pa.Table:
 
 
 def _asked_days(jobs: pa.Table, cluster: Cluster, first: date | None, cut: int) -> range:
-    """Days that are replaced: from `first`, or from the first day on which a job of the log ended, to the cut."""
+    """Days that are replaced: from `first`, or from the day after the first on which a job of the log ended, to the cut."""
     stop = int(local_days(np.array([cut - 1]), cluster.zone)[0]) + 1
     if first is not None:
         return range(day_number(first), stop)
     days = _end_days(jobs, cluster)
     days = days[days != _NEVER]
-    return range(int(days.min()), stop) if len(days) else range(0)
+    return range(int(days.min()) + 1, stop) if len(days) else range(0)
 
 
-def _related(cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, *, with_open: bool) -> tuple[pa.Table, set[int]]:
+def _related(
+    cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, reach_us: int, *, all_open: bool
+) -> tuple[pa.Table, set[int]]:
     """The lake's rows that this load may settle or that may outdo its rows, and the days whose partitions are made anew.
 
-    Those are the days asked for (whose present rows do not count), days on which a late job ended, and any other day since the
-    first submission of the load that holds one of its jobs: a requeued job may have ended there before.
+    Those are the days asked for (whose present rows do not count, but for those submitted before the log's reach), days on which
+    a late job ended, and any other day since the first submission of the load that holds one of its jobs: a requeued job may have
+    ended there before.
     """
     present = {day_number(date.fromisoformat(day)) for day in lake.dates(cluster.name)}
     days = _end_days(jobs, cluster)
@@ -292,9 +302,15 @@ def _related(cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, *, with
             if pc.any(pc.is_in(theirs, keys), min_count=0).as_py():
                 merged.add(day)
     existing = lake.read_ended(cluster.name, [day_of(day).isoformat() for day in sorted(merged)])
-    if with_open:
-        existing = pa.concat_tables([existing, lake.read_open(cluster.name)])
-    return existing, touched | merged | (present & set(asked))
+    older_days = lake.dates_submitted_before(cluster.name, reach_us)
+    older = lake.read_ended(cluster.name, [day for day in older_days if day_number(date.fromisoformat(day)) in asked])
+    still_open = lake.read_open(cluster.name)
+    kept = [existing, _submitted_before(older, reach_us), still_open if all_open else _submitted_before(still_open, reach_us)]
+    return pa.concat_tables(kept), touched | merged | (present & set(asked))
+
+
+def _submitted_before(jobs: pa.Table, us: int) -> pa.Table:
+    return jobs.filter(pa.array(microseconds(jobs["submit_time"]) < us))
 
 
 def _first_submitted(jobs: pa.Table, cluster: Cluster) -> float:
@@ -331,11 +347,11 @@ def _by_day(ended: pa.Table, cluster: Cluster, touched: set[int]) -> dict[str, p
     return {day_of(day).isoformat(): ended.slice(a, b - a) for day, a, b in zip(wanted, starts, ends, strict=True)}
 
 
-def _all_rejects(cluster: Cluster, lake: Lake, rejects: list[Reject], *, keep: bool) -> pa.Table:
-    """The load's rejects as a table, by file and line, each once; with those of earlier loads where the log is read in parts."""
-    found = {(cluster.name, *reject) for reject in rejects}
-    if keep:
-        found |= {tuple(row.values()) for row in lake.read_rejects(cluster.name).to_pylist()}
+def _all_rejects(cluster: Cluster, lake: Lake, seen: _Seen, *, keep_all: bool) -> pa.Table:
+    """The load's rejects by file and line, each once, beside those of files that were not read (or, `keep_all`, of any)."""
+    found = {(cluster.name, *reject) for reject in seen.rejects}
+    before = (tuple(row.values()) for row in lake.read_rejects(cluster.name).to_pylist())
+    found |= {row for row in before if keep_all or row[1] not in seen.files}
     rows = sorted(found, key=lambda row: (row[1], row[2], row[3], row[5], row[4] or ""))
     return pa.table([list(column) for column in zip(*rows, strict=True)] or [[] for _ in REJECTS], schema=REJECTS)
 

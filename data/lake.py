@@ -61,6 +61,7 @@ class Partition:
     rows: int
     bytes: int
     sha256: str
+    first_submit_us: int | None = None  # of jobs; null for other tables and for none
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,12 @@ class Lake:
             if path.startswith(start)
         }
 
+    def dates_submitted_before(self, cluster: str, us: int) -> list[str]:
+        """Local end dates that hold a job submitted before `us`, from the manifest."""
+        parts = self.partitions(cluster)
+        days = ((day, parts[_jobs_path(cluster, day)].first_submit_us) for day in self.rows_by_date(cluster))
+        return [day for day, first in days if first is not None and first < us]
+
     def fingerprint(self, cluster: str) -> str:
         """SHA-256 over paths and hashes of the cluster's jobs: equal fingerprints are equal bytes."""
         return _fingerprint(self.partitions(cluster))
@@ -251,9 +258,9 @@ class Lake:
             found = {}
             for path in self._files(cluster):
                 content = (self.root / path).read_bytes()
-                found[path] = Partition(
-                    _opened(self.root / path).metadata.num_rows, len(content), hashlib.sha256(content).hexdigest()
-                )
+                table = _opened(self.root / path).read()
+                digest = hashlib.sha256(content).hexdigest()
+                found[path] = Partition(table.num_rows, len(content), digest, _first_submit_us(table))
             target = self.root / _manifest_path(cluster)
             target.parent.mkdir(parents=True, exist_ok=True)
             beside = self._staging(cluster) / "manifest"
@@ -437,7 +444,7 @@ def _stage(root: Path, beside: Path, target: _Target, known: Partition | None) -
     if target.schema.equals(JOBS):
         table = _sorted(table)
     content = _encoded(table)
-    part = Partition(table.num_rows, content.size, hashlib.sha256(content).hexdigest())
+    part = Partition(table.num_rows, content.size, hashlib.sha256(content).hexdigest(), _first_submit_us(table))
     place = root / target.path
     if part == known and place.exists() and place.stat().st_size == part.bytes:
         return part, False
@@ -447,9 +454,16 @@ def _stage(root: Path, beside: Path, target: _Target, known: Partition | None) -
     return part, True
 
 
+def _first_submit_us(table: pa.Table) -> int | None:
+    if "submit_time" not in table.column_names or table.num_rows == 0:
+        return None
+    return int(microseconds(table["submit_time"]).min())
+
+
 def _encoded(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    strings = [name for name in _WRITER["use_dictionary"] if name in table.column_names]  # type: ignore[attr-defined]
+    names = set(table.column_names)
+    strings = [name for name in _WRITER["use_dictionary"] if name in names]  # type: ignore[attr-defined]
     with pq.ParquetWriter(sink, table.schema, **{**_WRITER, "use_dictionary": strings or False}) as writer:
         if table.schema.metadata:
             writer.add_key_value_metadata(table.schema.metadata)

@@ -16,7 +16,7 @@ from runcast.data.settings import Settings, read_settings
 
 #: What the sources call each kind of dirt that the generator makes.
 REASONS = {
-    "demo_slurm": {"field_count", "end_before_start", "end_missing", "elapsed_unreadable"},
+    "demo_slurm": {"wrong_field_count", "end_before_start", "end_missing", "elapsed_unreadable"},
     "demo_helios": {"wrong_field_count", "end_before_start", "submit_time_unreadable"},
     "demo_pai": {"job_not_in_job_table", "end_before_start", "end_missing"},
 }

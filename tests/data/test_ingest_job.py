@@ -281,10 +281,42 @@ def test_late_accounting_is_taken_in_within_the_look_back(lake: Lake) -> None:
     assert report.left_out == {"ended_before": 1}
 
 
-def test_a_rotated_log_takes_nothing_away_but_from_the_days_asked_for(lake: Lake) -> None:
-    load(CLUSTER, lake, [batch(*(job(f"{d}", f"{d:02d} 10:00", f"{d:02d} 10:05", f"{d:02d} 11:00") for d in (3, 4, 5)))])
-    load(CLUSTER, lake, [batch(job("6", "06 10:00", "06 10:05", "06 11:00"))], first=date(2024, 3, 5), last=date(2024, 3, 6))
-    assert by_place(lake) == {"2024-03-03": ["3"], "2024-03-04": ["4"], "2024-03-06": ["6"], "open": []}
+ROTATED = [
+    job("early", "01 10:00", "01 10:05", "03 11:00"),
+    job("first", "03 10:00", "03 10:05", "03 12:00"),
+    job("long", "02 10:00", "02 10:05", "06 12:00"),
+    job("wrong", "05 10:00", "05 10:05", "05 12:00"),
+    job("good", "05 10:00", "05 10:05", "05 12:00"),
+    job("waits", "01 10:00", None, None, "PENDING"),
+]
+
+
+@pytest.mark.parametrize("first", [None, date(2024, 3, 4)])
+def test_what_a_rotated_log_no_longer_reaches_stays(lake: Lake, first: date | None) -> None:
+    """The log now begins with a job of the 3rd: of what it reaches only `wrong` is gone; nothing else was ever said to be."""
+    load(CLUSTER, lake, [batch(*ROTATED)], last=date(2024, 3, 6))
+    now = [job("later", "03 13:00", "03 13:05", "03 14:00"), ROTATED[4]]
+    check_sums(load(CLUSTER, lake, [batch(*now)], first=first, last=date(2024, 3, 6)))
+    assert by_place(lake) == {
+        "2024-03-03": ["early", "first", "later"],
+        "2024-03-05": ["good"],
+        "2024-03-06": ["long"],
+        "open": ["waits"],
+    }
+
+
+def test_the_days_asked_for_are_what_a_log_that_reaches_them_says_now(lake: Lake) -> None:
+    load(CLUSTER, lake, [batch(*ROTATED)], last=date(2024, 3, 6))
+    now = [batch(*ROTATED[:3], job("later", "05 10:00", "05 10:05", "05 13:00"))]
+    load(CLUSTER, lake, now, first=date(2024, 3, 5), last=date(2024, 3, 6))
+    assert by_place(lake) == {
+        "2024-03-03": ["early", "first"],
+        "2024-03-05": ["later"],
+        "2024-03-06": ["long"],
+        "open": ["waits"],
+    }
+    load(CLUSTER, lake, [batch(*ROTATED[:3])])
+    assert by_place(lake) == {"2024-03-03": ["early", "first"], "2024-03-06": ["long"], "open": []}
 
 
 def test_equal_rows_in_two_files_count_as_duplicates(lake: Lake) -> None:
