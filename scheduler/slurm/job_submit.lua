@@ -17,6 +17,10 @@ local settings = {
     slurm_conf = "/etc/slurm/slurm.conf", -- where SchedulerParameters stands; only for plan
 
     gpus_tracked = false, -- as in the cluster file: true if a job without GPUs is known to ask for none
+    -- What accounting will show for a job that does not say it, so that the forecast is asked for the same job.
+    default_qos = "", -- "normal" on most clusters
+    default_mem_mib_per_cpu = 0, -- DefMemPerCPU of slurm.conf; 0: none. A partition's own default goes first
+    default_mem_mib_per_node = 0, -- DefMemPerNode, or the nodes' RealMemory where jobs get all of it
     groups_file = "/etc/group", -- group names; where they come from a directory: `getent group >` a file
 
     failures_allowed = 3, -- in a row; then no job asks for pause_s, doubled at each further failure

@@ -345,6 +345,24 @@ local function limit_of(job_desc, partition)
     return minutes * 60, "hard"
 end
 
+-- Returns MiB of the whole job, or nil. A job that asks for none gets its partition's or the settings' default. --mem=0 asks
+-- for all there is, a number nobody knows yet.
+local function memory_of(job_desc, partition, settings, nodes, cpus)
+    local asked = { job_desc, partition, settings }
+    local names = { "min_mem_per_", "def_mem_per_", "default_mem_mib_per_" }
+    for place, record in ipairs(asked) do
+        local per_node, per_cpu = count_of(record, names[place] .. "node"), count_of(record, names[place] .. "cpu")
+        if place == 1 and per_node == 0 then
+            return nil
+        elseif per_cpu and per_cpu > 0 then
+            return per_cpu * cpus
+        elseif per_node and per_node > 0 then
+            return per_node * nodes
+        end
+    end
+    return nil
+end
+
 -- Returns the job as the service takes it; what is not known is left out, never guessed.
 function runcast.job_of(job_desc, part_list, settings, group_names, now_s)
     local queue, partition = partition_of(job_desc, part_list)
@@ -356,22 +374,20 @@ function runcast.job_of(job_desc, part_list, settings, group_names, now_s)
         gpus = 0
     end
     local limit_s, limit_kind = limit_of(job_desc, partition)
-    local mem_per_node = count_of(job_desc, "min_mem_per_node") or count_of(partition, "def_mem_per_node")
-    local mem_per_cpu = count_of(job_desc, "min_mem_per_cpu")
-    local mem_mib = mem_per_cpu and mem_per_cpu * cpus or mem_per_node and mem_per_node * nodes
+    local mem_mib = memory_of(job_desc, partition, settings, nodes, cpus)
     return {
         submit_time = now_s,
         user = field(job_desc, "user_name"),
         group = group_names[count_of(job_desc, "group_id") or -1],
         account = field(job_desc, "account") or field(job_desc, "default_account"),
         queue = queue,
-        qos = field(job_desc, "qos") or field(job_desc, "default_qos"),
+        qos = field(job_desc, "qos") or field(job_desc, "default_qos") or field(settings, "default_qos"),
         job_name = field(job_desc, "name"),
         work_dir = field(job_desc, "work_dir"),
         gpu_count = gpus,
         gpu_model = gpu_model,
         cpu_count = cpus,
-        mem_mib = mem_mib and mem_mib > 0 and mem_mib or nil, -- --mem=0 asks for all there is, a number nobody knows yet
+        mem_mib = mem_mib,
         node_count = nodes,
         time_limit_s = limit_s,
         time_limit_kind = limit_kind,
@@ -592,6 +608,9 @@ local DEFAULTS = {
     slurm_version = "",
     slurm_conf = "/etc/slurm/slurm.conf",
     gpus_tracked = false,
+    default_qos = "",
+    default_mem_mib_per_cpu = 0,
+    default_mem_mib_per_node = 0,
     groups_file = "/etc/group",
     failures_allowed = 3,
     pause_s = 10,
@@ -608,6 +627,8 @@ local RANGES = {
     timeout_ms = { 1, 1000 },
     order_points = { 1, 1000000 },
     priority_top = { 1, 4294967000 },
+    default_mem_mib_per_cpu = { 0, 1e9 },
+    default_mem_mib_per_node = { 0, 1e9 },
     failures_allowed = { 1, 1000 },
     pause_s = { 1, 86400 },
     longest_pause_s = { 1, 86400 },

@@ -42,6 +42,7 @@ class Answering:
         self.asked: list[Any] = []
         self.events: list[Any] = []
         self.forecasts: dict[str, dict[str, Any]] = {}
+        self.refused_names: set[str] = set()  # of jobs that are refused as the service refuses a wrong field
         self.forget_s = 3.0  # how long a hang lasts
 
     def forecast(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
         answering = self.server.answering
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         many = body if isinstance(body, list) else [body]
+        if any(one.get("job_name") in answering.refused_names for one in many):
+            return self._send(422, {"error": "job_name: is refused", "field": "job_name"})
         if self.path == "/v1/events":
             answering.events += many
             return self._send(200, {"kept": len(many)})

@@ -7,6 +7,7 @@ by its own handle.
 
 import os
 import pwd
+import re
 import secrets
 import shutil
 import socket
@@ -31,6 +32,7 @@ PROGRAMS = (
     "sacctmgr",
 )
 PACKAGES = "munge mariadb-server slurmdbd slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-socket"
+SCRIPTS = Path(__file__).parents[3] / "scheduler" / "slurm"
 _SBIN = "/usr/sbin:/sbin"
 
 
@@ -92,6 +94,19 @@ class OneNode:
         with self.slurmctld_log.open("rb") as log:
             log.seek(offset)
             return log.read().decode("utf-8", "replace")
+
+
+def plugin_files(**settings: str) -> dict[str, str]:
+    """Return job_submit.lua with some settings changed (as Lua text; `slurm_folder` is where slurm.conf is) and its code."""
+    text = (SCRIPTS / "job_submit.lua").read_text()
+    for name, value in {"code": "slurm_folder .. '/runcast.lua'", **settings}.items():
+        text, found = re.subn(
+            rf"^(    |local ){name} = [^,\n]*?(,? --.*|,)?$", rf"\g<1>{name} = {value}\g<2>", text, flags=re.MULTILINE
+        )
+        if found != 1:
+            raise ValueError(f"job_submit.lua has no line for {name}")
+    folder = 'local slurm_folder = os.getenv("SLURM_CONF"):match("(.*)/")\n'
+    return {"job_submit.lua": folder + text, "runcast.lua": (SCRIPTS / "runcast.lua").read_text()}
 
 
 @contextmanager

@@ -133,6 +133,7 @@ JOB = """
 local partitions = {
     gpu = {flag_default = 1, max_time = 10080, default_time = 4294967294},
     short = {flag_default = 0, max_time = 60},
+    fat = {flag_default = 0, def_mem_per_cpu = 8000, def_mem_per_node = 8000},
 }
 io.write(runcast.encode(runcast.job_of(%s, partitions, {gpus_tracked = %s}, {[60] = "games"}, 1796008590)))
 """
@@ -177,7 +178,13 @@ io.write(runcast.encode(runcast.job_of(%s, partitions, {gpus_tracked = %s}, {[60
             '{tres_per_job="gres:gpu:8", tres_per_node="gres:gpu:4", min_nodes=2}', "true", {"gpu_count": 8}, id="total_wins"
         ),
         pytest.param("{time_limit=4294967295}", "true", {"time_limit_s": None, "time_limit_kind": "unlimited"}, id="unlimited"),
-        pytest.param("{min_mem_per_node=0}", "true", {"mem_mib": None}, id="all_memory_is_no_number"),
+        pytest.param("{min_mem_per_node=0}", "true, default_mem_mib_per_node=9", {"mem_mib": None}, id="all_memory_is_no_number"),
+        pytest.param("{min_nodes=2}", "true, default_mem_mib_per_node=4000", {"mem_mib": 8000}, id="default_memory_per_node"),
+        pytest.param("{min_cpus=4}", "true, default_mem_mib_per_cpu=500", {"mem_mib": 2000}, id="default_memory_per_cpu"),
+        pytest.param(
+            '{partition="fat", min_cpus=2}', "true, default_mem_mib_per_cpu=500", {"mem_mib": 16000}, id="of_the_partition"
+        ),
+        pytest.param("{}", 'true, default_qos="normal"', {"qos": "normal"}, id="default_qos"),
     ],
 )
 def test_the_request_becomes_a_job(lua: Lua, job_desc: str, tracked: str, expected: dict[str, object]) -> None:
