@@ -98,7 +98,8 @@ def _read_answer(status: int, body: bytes) -> Any:
         raise ServiceError("rubbish", f"status {status}, not JSON: {body[:60]!r}") from error
     if status == 200:
         return answer
-    text = answer.get("error") if isinstance(answer, dict) else None
+    problem = answer.get("error") if isinstance(answer, dict) else None
+    text = problem.get("message") if isinstance(problem, dict) else problem
     kind = RefusedError if 400 <= status < 500 else ServiceError
     raise kind("status", f"{status}: {str(text)[:200]}")
 

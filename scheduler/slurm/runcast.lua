@@ -501,8 +501,8 @@ function runcast.forecast_of(status, body)
         return nil, "rubbish", fine and "answer is not an object" or answer
     end
     if status ~= 200 then
-        local text = type(answer.error) == "string" and answer.error or "no text"
-        return nil, string.find(string.lower(text), "stale", 1, true) and "stale" or "status", status .. ": " .. text
+        local text = type(answer.error) == "table" and tostring(answer.error.message) or "no text"
+        return nil, string.find(text, "expired", 1, true) and "stale" or "status", status .. ": " .. text
     end
     if not is_between(answer.p50_s, 0, LONGEST_FORECAST_S) or not is_between(answer.p90_s, answer.p50_s, LONGEST_FORECAST_S) then
         return nil, "rubbish", "p50_s and p90_s are not seconds in order"

@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         many = body if isinstance(body, list) else [body]
         if any(one.get("job_name") in answering.refused_names for one in many):
-            return self._send(422, {"error": "job_name: is refused", "field": "job_name"})
+            return self._send(422, {"error": {"message": "job_name: is refused", "field": "job_name"}})
         if self.path == "/v1/events":
             answering.events += many
             return self._send(200, {"kept": len(many)})
@@ -75,9 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode == "close":
             self.close_connection = True
         elif mode == "stale":
-            self._send(503, {"error": "bundle is stale: valid until 2026-01-01T00:00:00Z"})
+            self._send(503, {"error": {"message": "the bundle expired at 2026-01-01T00:00:00Z"}})
         elif mode == "refused_field":
-            self._send(422, {"error": "gpu_count must be at least 0", "field": "gpu_count"})
+            self._send(422, {"error": {"message": "gpu_count: expected 0 to 1e+15 GPUs, found -1", "field": "gpu_count"}})
         else:
             self.wfile.write(RUBBISH[mode])
             self.close_connection = True

@@ -365,7 +365,7 @@ def test_failures_are_logged_once_and_then_not_asked_for_a_while(lua: Lua, tmp_p
         assert len(service.asked) == 3
     assert after == {"time_limit": 60}
     assert log.split("\n") == [
-        "runcast: no forecast: stale: 503: bundle is stale: valid until 2026-01-01T00:00:00Z",
+        "runcast: no forecast: stale: 503: the bundle expired at 2026-01-01T00:00:00Z",
         "runcast: no forecast: pause: not asked again for 10 s",
     ]
 
