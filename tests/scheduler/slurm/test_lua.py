@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from answering import RUBBISH, answering, nobody_accepts
 
-CODE = Path(__file__).parents[3] / "scheduler" / "slurm" / "runcast.lua"
+FOLDER = Path(__file__).parents[3] / "scheduler" / "slurm"
+CODE = FOLDER / "runcast.lua"
+PAGE = Path(__file__).parents[3] / "docs" / "slurm.md"
 INTERPRETERS = ["lua5.1", "lua5.3", "lua5.4", "luajit"]
 
 
@@ -387,3 +389,75 @@ def test_settings_that_cannot_be_used_are_named(lua: Lua, settings: str, message
 def test_group_names_come_from_the_group_file(lua: Lua) -> None:
     text = "root:x:0:\\n# comment\\ngames:x:60:ada,bob\\nbroken\\n"
     assert lua(f'local g = runcast.groups_in("{text}"); io.write(g[0], " ", g[60], " ", tostring(g[61]))') == "root games nil"
+
+
+def test_the_operators_file_states_the_defaults_of_the_code(lua: Lua, tmp_path: Path) -> None:
+    script = tmp_path / "job_submit.lua"
+    script.write_text((FOLDER / "job_submit.lua").read_text().replace("/etc/slurm/runcast.lua", str(tmp_path / "seen.lua")))
+    (tmp_path / "seen.lua").write_text("return {new = function(settings) seen = settings error('seen', 0) end}")
+    write = "for name in pairs(seen) do seen[name] = tostring(seen[name]) end io.write(runcast.encode(seen), '\\n')"
+    slurm = "slurm = {SUCCESS = 0, log_error = function() end}"
+    own = json.loads(lua(f"{slurm} dofile(arg[1]) {write}", str(script)))
+    defaults = json.loads(lua(f"seen = runcast.settings_of({{}}) {write}"))
+    assert own == defaults
+    assert [name for name in defaults if f"`{name}`" not in PAGE.read_text()] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "says"),
+    [
+        pytest.param("return {", 1, "INVALID: ", id="half_written"),
+        pytest.param(
+            "return slurm.SUCCESS", 1, "INVALID: it does not return slurm.SUCCESS or lacks a function", id="no_function"
+        ),
+        pytest.param("error('no')", 1, "INVALID: ", id="raises"),
+        pytest.param(
+            "function slurm_job_submit() return slurm.ERROR end function slurm_job_modify() end return slurm.SUCCESS",
+            1,
+            "FAULTY: the job would not pass",
+            id="rejects",
+        ),
+        pytest.param(
+            "function slurm_job_submit(j) j.time_limit = 1 return 0 end function slurm_job_modify() end return slurm.SUCCESS",
+            1,
+            "FAULTY: the time limit was touched",
+            id="touches_the_limit",
+        ),
+        pytest.param(None, 2, "NO FORECAST: jobs pass as they are", id="no_service"),
+    ],
+)
+def test_a_script_is_tried_before_slurmctld_gets_it(lua: Lua, tmp_path: Path, script: str | None, code: int, says: str) -> None:
+    path = tmp_path / "job_submit.lua"
+    path.write_text(installed(tmp_path) if script is None else script)
+    done = subprocess.run(
+        [lua.path, str(FOLDER / "check.lua"), str(path)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, says in done.stdout) == (code, True), done.stdout + done.stderr
+
+
+def test_the_trial_shows_what_would_be_set(lua: Lua, tmp_path: Path) -> None:
+    if not lua.has_sockets():
+        pytest.skip("lua-socket is not installed for it")
+    path = tmp_path / "job_submit.lua"
+    path.write_text(installed(tmp_path).replace("timeout_ms = 20", "timeout_ms = 500"))
+    with answering(tmp_path / "s"):
+        done = subprocess.run(
+            [lua.path, str(FOLDER / "check.lua"), str(path)], capture_output=True, text=True, timeout=30, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, f"would set admin_comment = {NOTE}\nOK: jobs pass, with a forecast\n")
+
+
+def installed(folder: Path) -> str:
+    text = (FOLDER / "job_submit.lua").read_text()
+    return text.replace("/etc/slurm/runcast.lua", str(CODE)).replace("/run/runcast/predict.sock", str(folder / "s"))
+
+
+def test_without_lua_socket_jobs_pass_and_the_log_says_why(lua: Lua, tmp_path: Path) -> None:
+    path = tmp_path / "job_submit.lua"
+    path.write_text('package.cpath = "" package.preload["socket.unix"] = nil package.path = ""\n' + installed(tmp_path))
+    done = subprocess.run(
+        [lua.path, str(FOLDER / "check.lua"), str(path)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 2
+    assert "runcast: not loaded, jobs pass without a forecast: " in done.stdout
+    assert "socket.unix" in done.stdout
