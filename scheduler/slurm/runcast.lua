@@ -328,7 +328,8 @@ local function gpus_of(job_desc, node_count, task_count)
     return nil, nil
 end
 
--- Returns seconds and kind of the time limit: the job's own, else the partition's default, else its maximum.
+-- Returns the time limit in seconds, and "unlimited" where there is none: the job's own, else the partition's default, else its
+-- maximum. What a limit means on this cluster (hard or not) is for the service to know.
 local function limit_of(job_desc, partition)
     local minutes = tonumber(field(job_desc, "time_limit"))
     if minutes == nil or (minutes >= UNSET_FROM and minutes ~= INFINITE) then
@@ -338,11 +339,11 @@ local function limit_of(job_desc, partition)
         minutes = tonumber(field(partition, "max_time"))
     end
     if minutes == nil or minutes <= 0 or (minutes >= UNSET_FROM and minutes ~= INFINITE) then
-        return nil, "absent"
+        return nil, nil
     elseif minutes == INFINITE then
         return nil, "unlimited"
     end
-    return minutes * 60, "hard"
+    return minutes * 60, nil
 end
 
 -- Returns MiB of the whole job, or nil. A job that asks for none gets its partition's or the settings' default. --mem=0 asks

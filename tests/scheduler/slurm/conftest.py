@@ -10,6 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from one_node import OneNode, one_node, plugin_files, why_not
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "slurm: starts a real one-node Slurm; skipped with the reason where it cannot (root, Debian packages)"
+    )
+
+
 #: Of job_submit.lua, as Lua text: short pauses, every line logged, so that a test sees what happened.
 PLUGIN_SETTINGS = {
     "socket": "slurm_folder .. '/predict.sock'",

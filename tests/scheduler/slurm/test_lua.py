@@ -147,7 +147,7 @@ io.write(runcast.encode(runcast.job_of(%s, partitions, {gpus_tracked = %s}, {[60
         pytest.param(
             "{}",
             "true",
-            {"queue": "gpu", "cpu_count": 1, "node_count": 1, "gpu_count": 0, "time_limit_s": 604800, "time_limit_kind": "hard"},
+            {"queue": "gpu", "cpu_count": 1, "node_count": 1, "gpu_count": 0, "time_limit_s": 604800, "time_limit_kind": None},
             id="every_field_nil",
         ),
         pytest.param("{}", "false", {"gpu_count": None}, id="gpus_untracked_are_unknown_not_none"),

@@ -62,7 +62,6 @@ def test_the_forecast_stands_in_the_comment_and_the_limit_is_as_asked(node: OneN
         "cpu_count": 2,
         "node_count": 1,
         "time_limit_s": 600,
-        "time_limit_kind": "hard",
     }
 
 
