@@ -4,14 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "slurm"))
 
-from answering import RUBBISH, Answering, answering, nobody_accepts
+from answering import FORECAST, RUBBISH, Answering, answering, nobody_accepts
 
 ESUB = Path(__file__).parents[2] / "scheduler" / "lsf" / "esub.runcast"
 
@@ -175,3 +177,33 @@ def test_it_reads_any_parameter_file_in_reasonable_time(lsf: Lsf) -> None:
 def test_the_interpreter_of_the_first_line_starts_it() -> None:
     assert ESUB.read_text().startswith("#!/usr/bin/python3 -IS\n")
     assert ESUB.stat().st_mode & 0o111
+
+
+class _OverTheNetwork(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        text = json.dumps(FORECAST).encode()
+        self.send_response(200 if self.headers["Authorization"] == "Bearer sesame-sesame-sesame" else 401)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("token", "written"), [("sesame-sesame-sesame\n", "LSB_SUB3_RUNTIME_ESTIMATION=401\n"), ("wrong", ""), (None, "")]
+)
+def test_a_service_elsewhere_is_asked_with_the_token(lsf: Lsf, token: str | None, written: str) -> None:
+    if token is not None:
+        (lsf.folder / "token").write_text(token)
+    with HTTPServer(("127.0.0.1", 0), _OverTheNetwork) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            lsf.settings(SOCKET="", HOST="127.0.0.1", PORT=server.server_address[1], TOKEN_FILE=str(lsf.folder / "token"))
+            assert lsf.submit(MANUAL) == written
+        finally:
+            server.shutdown()
+            thread.join()

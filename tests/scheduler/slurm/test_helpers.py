@@ -1,5 +1,7 @@
 """The scorer and the feeder against a real Slurm, and against the reader of the nightly log."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,3 +147,31 @@ def test_the_feeder_tells_the_life_of_jobs_and_writes_the_same_jobs_into_the_log
         assert event["submit_time"] == row["submit_time"].timestamp()
         assert event["end_time"] == row["end_time"].timestamp()
         assert event["state"].split()[0] == row["state"]
+
+
+def test_both_run_from_the_command_line(node: OneNode, commands: Run, tmp_path: Path) -> None:
+    number = node.submit("--begin=now+1hour", "--job-name=waits", user="games", script="true")
+    environment = {**node.environment, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+
+    def python(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", f"runcast.scheduler.slurm.{module}", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    socket, memory = f"--socket={tmp_path}/s", f"--memory={tmp_path}/m.json"
+    with answering(tmp_path / "s") as service:
+        dry = python("scorer", socket, memory, "--note=admin_comment", "--dry-run")
+        assert f"scontrol update JobId={number} 'AdminComment={NOTE}'" in dry.stdout
+        assert python("scorer", socket, memory, "--note=admin_comment").returncode == 0
+        assert shown(node, number, "AdminComment") == NOTE
+        assert "1 changed" in python("scorer", memory, "--undo").stderr
+        assert shown(node, number, "AdminComment") == ""
+        refused = python("scorer", socket, memory, "--plan")
+        assert (refused.returncode, "--plan is refused: " in refused.stderr) == (2, True)
+        told = python("feeder", "events", socket, f"--memory={tmp_path}/f.json", "--gpus-tracked")
+        assert told.returncode == 0, told.stderr
+        assert service.events
+    logged = python("feeder", "log", f"--folder={tmp_path}/log", "--days=1")
+    assert logged.returncode == 0, logged.stderr
+    assert (tmp_path / "log" / "sacct-open.txt").exists()
+    failed = python("scorer", socket, memory, "--note=admin_comment")
+    assert (failed.returncode, "refused: " in failed.stderr) == (1, True)
