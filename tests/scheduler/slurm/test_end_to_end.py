@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 CPUS = 32
 USERS = ("games", "lp", "mail", "man", "news", "uucp")  # accounts that every Debian has
-SLEEP_S = {"prep": 1, "eval": 2, "train": 4, "render": 6}  # users at odd places take two seconds more for train
+SLEEP_S = {"prep": 1, "eval": 2, "train": 3, "render": 6}  # users at odd places take four seconds more for train
 RUNS = 8
 SETTINGS = {
     "socket": "slurm_folder .. '/predict.sock'",
@@ -98,7 +98,7 @@ class World:
 
 
 def sleep_s(user: str, name: str) -> int:
-    return SLEEP_S[name] + (2 if name == "train" and USERS.index(user) % 2 else 0)
+    return SLEEP_S[name] + (4 if name == "train" and USERS.index(user) % 2 else 0)
 
 
 def submit(node: OneNode, user: str, name: str) -> int:
@@ -215,12 +215,12 @@ def test_the_second_jobs_carry_good_forecasts_and_the_short_ones_start_first(wor
         user, name = world.second[number]
         if name == "train":
             train_s[USERS.index(user) % 2].append(forecast_s)
-    assert mean(train_s[1]) - mean(train_s[0]) > 1  # who runs it matters: two seconds
+    assert mean(train_s[1]) - mean(train_s[0]) > 1.5  # who runs it matters: four seconds, of which few runs teach a good part
 
     starts = {name: [int(records[n]["Start"]) for n in forecasts_s if world.second[n][1] == name] for name in SLEEP_S}
     begin = min(starts["prep"])
     mean_start_s = {name: mean(times) - begin for name, times in starts.items()}
-    assert mean_start_s["prep"] <= mean_start_s["eval"] < mean_start_s["train"] < mean_start_s["render"]
+    assert mean_start_s["prep"] <= mean_start_s["eval"] < mean_start_s["render"]
     assert max(starts["prep"]) <= min(starts["render"])
 
     assert len(times_us) == len(world.second)
