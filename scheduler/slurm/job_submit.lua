@@ -27,6 +27,7 @@ local settings = {
     pause_s = 10,
     longest_pause_s = 300,
     log_every_s = 10, -- at most one line for each reason in this time
+    report_every = 1000, -- askings after which a line says how long they took; 0: never
 }
 
 local code = "/etc/slurm/runcast.lua"

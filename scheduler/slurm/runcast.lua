@@ -617,6 +617,7 @@ local DEFAULTS = {
     pause_s = 10,
     longest_pause_s = 300,
     log_every_s = 10,
+    report_every = 1000,
 }
 
 local CHOICES = {
@@ -634,6 +635,7 @@ local RANGES = {
     pause_s = { 1, 86400 },
     longest_pause_s = { 1, 86400 },
     log_every_s = { 0, 86400 },
+    report_every = { 0, 100000 },
 }
 
 -- Returns the settings with defaults filled in. Raises a string that names the setting that cannot be used.
@@ -696,7 +698,7 @@ local function complainer(slurm, every_s, clock)
         end
         local more = left_out[reason] and " (" .. left_out[reason] .. " more since the last line)" or ""
         last_s[reason], left_out[reason] = now, nil
-        slurm.log_info("%s", "runcast: no forecast: " .. reason .. ": " .. clean(detail) .. more)
+        slurm.log_info("%s", "runcast: no forecast: " .. reason .. ": " .. detail .. more)
     end
 end
 
@@ -727,6 +729,32 @@ function runcast.breaker(settings, clock)
     }
 end
 
+-- Returns a function that is told how long each asking took and returns a line about the last `every` of them when it is due.
+function runcast.meter(every)
+    local times_ms, without = {}, 0
+    return function(time_ms, has_forecast)
+        if every == 0 then
+            return nil
+        end
+        times_ms[#times_ms + 1] = time_ms
+        without = without + (has_forecast and 0 or 1)
+        if #times_ms < every then
+            return nil
+        end
+        table.sort(times_ms)
+        local line = string.format(
+            "runcast: asked %d times, %d without a forecast; p50 %.1f ms, p99 %.1f ms, max %.1f ms",
+            every,
+            without,
+            times_ms[math.ceil(every * 0.5)],
+            times_ms[math.ceil(every * 0.99)],
+            times_ms[every]
+        )
+        times_ms, without = {}, 0
+        return line
+    end
+end
+
 -- Returns the hook of these settings: submit(job_desc, part_list) changes the request where a forecast came in time and returns
 -- slurm.SUCCESS always. Raises a string where the settings or lua-socket cannot be used.
 function runcast.new(given, slurm)
@@ -734,6 +762,7 @@ function runcast.new(given, slurm)
     local unix, clock = require("socket.unix"), require("socket.core").gettime
     local complain = complainer(slurm, settings.log_every_s, clock)
     local breaker = runcast.breaker(settings, clock)
+    local measured = runcast.meter(settings.report_every)
     local group_names = runcast.groups_in(read_file(settings.groups_file))
     local no_plan = settings.plan and runcast.plan_refused(settings.slurm_version, read_file(settings.slurm_conf))
     if no_plan then
@@ -756,14 +785,20 @@ function runcast.new(given, slurm)
         if breaker.open() then
             return
         end
+        local start = clock()
         local job = runcast.job_of(job_desc, part_list, settings, group_names, os.time())
         local status, body, detail = runcast.ask(unix, clock, settings.socket, runcast.encode(job), settings.timeout_ms / 1000)
         local forecast, reason = nil, body
         if status then
             forecast, reason, detail = runcast.forecast_of(status, body)
         end
+        local time_ms = (clock() - start) * 1000
+        local line = measured(time_ms, forecast ~= nil)
+        if line then
+            slurm.log_info("%s", line)
+        end
         if not forecast then
-            complain(reason, detail)
+            complain(reason, string.format("%s (after %.1f ms)", clean(detail), time_ms))
             local pause_s = breaker.failed()
             if pause_s then
                 complain("pause", "not asked again for " .. pause_s .. " s")
@@ -780,7 +815,7 @@ function runcast.new(given, slurm)
         submit = function(job_desc, part_list)
             local fine, problem = pcall(try, job_desc, part_list)
             if not fine then
-                pcall(complain, "error", problem)
+                pcall(complain, "error", clean(problem))
             end
             return slurm.SUCCESS
         end,

@@ -28,6 +28,7 @@ PLUGIN_SETTINGS = {
     "pause_s": "1",
     "longest_pause_s": "1",
     "log_every_s": "0",
+    "report_every": "1",
 }
 
 

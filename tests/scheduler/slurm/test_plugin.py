@@ -11,7 +11,7 @@ from one_node import OneNode
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
-SLACK_US = 80_000  # a submission without the plugin takes about 1 ms, on a busy 2-core machine now and then some tens
+BOUND_MS = 20 + 80  # of timeout_ms, and what a busy 2-core machine may be late by
 USERS = ("games", "news")  # any two accounts that every Debian has
 
 
@@ -32,9 +32,9 @@ def job(node: OneNode, number: int) -> dict[str, str]:
     return {key: value.strip() for key, value in re.findall(r"([A-Z]\w+)=(.*?)(?= [A-Z][\w:/]+=|\s*$)", text)}
 
 
-def submission_us(log: str) -> list[int]:
-    """Return how long slurmctld took for each submission of a log, with the plugin inside."""
-    return [int(us) for us in re.findall(r"_slurm_rpc_submit_batch_job: JobId=\d+ InitPrio=\d+ usec=(\d+)", log)]
+def asking_ms(log: str) -> list[float]:
+    """Return how long slurmctld waited for each asking of a log (with report_every = 1)."""
+    return [float(ms) for ms in re.findall(r"runcast: asked 1 times, \d without a forecast; .* max ([\d.]+) ms", log)]
 
 
 def submit_held(node: OneNode, *options: str, user: str = USERS[0]) -> int:
@@ -116,8 +116,9 @@ def test_a_faulty_service_costs_no_job_and_no_more_than_the_bound(
     assert f"runcast: no forecast: {reason}: " in log
     assert "runcast: no forecast: pause: not asked again for 1 s" in log
     assert len(service.asked) == 2
-    assert len(submission_us(log)) == 4
-    assert max(submission_us(log)) < 20_000 + SLACK_US
+    assert len(asking_ms(log)) == 2
+    assert max(asking_ms(log)) < BOUND_MS
+    assert log.count("_slurm_rpc_submit_batch_job: JobId=") == 4
 
 
 def test_no_service_costs_no_job(node: OneNode) -> None:
@@ -129,7 +130,7 @@ def test_no_service_costs_no_job(node: OneNode) -> None:
         submit_held(node)
     log = node.log_since(offset)
     assert log.count("runcast: no forecast: ") >= 2
-    assert max(submission_us(log)) < 20_000 + SLACK_US
+    assert max(asking_ms(log)) < BOUND_MS
 
 
 def test_the_service_is_asked_again_once_it_is_back(node: OneNode) -> None:
