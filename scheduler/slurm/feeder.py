@@ -1,0 +1,200 @@
+"""Feeds Slurm's accounting to Runcast: as events to the service, and as the nightly log.
+
+    python -m runcast.scheduler.slurm.feeder events --socket /run/runcast/predict.sock --memory /var/lib/runcast/feeder.json
+    python -m runcast.scheduler.slurm.feeder log --folder /var/lib/runcast/log --days 3
+
+`events` tells the service what was submitted, started and ended since the pass before; nothing is lost while the service is
+away, and what was told is not told again. `log` writes one file for each day on which jobs ended and one for the jobs that have
+not, each replaced whole. It needs no service.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runcast.data.errors import RuncastError
+from runcast.scheduler.client import JOBS_AT_ONCE, Client, RefusedError
+from runcast.scheduler.slurm.accounting import (
+    LOG_FIELDS,
+    News,
+    Record,
+    Told,
+    limits_of_partitions,
+    log_line,
+    news_of,
+    phase_of,
+    read_records,
+    sacct_command,
+)
+from runcast.scheduler.slurm.commands import run
+from runcast.scheduler.slurm.memory import Memory, held, write_atomically
+
+DAY_S = 86_400
+OVERLAP_S = 3_600  # accounting arrives late where slurmdbd was away: each pass reads this much again
+SACCT_TIMEOUT_S = 120.0
+
+_log = logging.getLogger("runcast.slurm.feeder")
+Run = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True)
+class EventsReport:
+    """What came of one pass of events."""
+
+    records: int
+    told: int
+    refused: int
+    unreadable_lines: int
+
+
+def tell_events(
+    memory: Memory, client: Client, run_command: Run, now_s: float, first_pass_s: float, gpus_tracked: bool
+) -> EventsReport:
+    """Tell the service what happened since the last pass (on the first one: since `first_pass_s` ago).
+
+    What is told is remembered batch by batch, so that a pass that dies goes on where it was. Raises RuncastError where sacct or
+    the service fails; the next pass begins at the same place.
+    """
+    content = memory.load()
+    told = {job_id: Told(**entry) for job_id, entry in content.get("told", {}).items()}
+    since_s = float(content.get("read_until_s", now_s - first_pass_s)) - OVERLAP_S
+    records, unreadable = read_records(run_command(sacct_command(since_s, now_s)))
+    limits = limits_of_partitions(run_command(["scontrol", "show", "partition", "--oneliner"]))
+    news = news_of(records, told, limits, gpus_tracked)
+    refused = 0
+    for first in range(0, len(news), JOBS_AT_ONCE):
+        some = news[first : first + JOBS_AT_ONCE]
+        refused += _tell(client, some)
+        told |= {one.job_id: one.told for one in some}
+        memory.save(_content(content.get("read_until_s"), told))
+    kept = {job_id: entry for job_id, entry in told.items() if entry.end_s is None or entry.end_s >= now_s - 2 * OVERLAP_S}
+    memory.save(_content(now_s, _without_vanished(kept, records, now_s)))
+    return EventsReport(len(records), len(news) - refused, refused, unreadable)
+
+
+def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[str, int]:
+    """Write the nightly log of the last `days` days (UTC, today included); return the jobs of each file by name.
+
+    A day's file is never replaced by one with fewer jobs: accounting that has been purged is no reason to forget.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    first_s = (int(now_s) // DAY_S - days + 1) * DAY_S
+    records, unreadable = read_records(run_command(sacct_command(first_s, now_s)))
+    if unreadable:
+        _log.warning("%d lines of sacct could not be read", unreadable)
+    files: dict[str, list[Record]] = {"sacct-open.txt": []}
+    for record in records:
+        if phase_of(record) != "ended":
+            files["sacct-open.txt"].append(record)
+        elif (end_s := int(record["End"])) >= first_s:
+            files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).append(record)
+    written = {}
+    # Ended jobs first: one that is for a moment in both files is read as ended.
+    for name in sorted(files, key=lambda name: (name == "sacct-open.txt", name)):
+        had = _lines(folder / name)
+        if name != "sacct-open.txt" and had > len(files[name]):
+            _log.warning("%s: has %d jobs, sacct now knows only %d; it is kept", folder / name, had, len(files[name]))
+            continue
+        write_atomically(folder / name, _log_text(files[name]))
+        written[name] = len(files[name])
+    return written
+
+
+def _tell(client: Client, some: Sequence[News]) -> int:
+    """Tell a batch; return how many of it the service refuses for what is in them."""
+    try:
+        client.tell([one.event for one in some])
+    except RefusedError as refusal:
+        if len(some) == 1:
+            _log.warning("job %s: %s event refused: %s", some[0].job_id, some[0].event["event"], refusal)
+            return 1
+        half = len(some) // 2
+        return _tell(client, some[:half]) + _tell(client, some[half:])
+    return 0
+
+
+def _content(read_until_s: float | None, told: dict[str, Told]) -> dict[str, Any]:
+    entries = {
+        job_id: {name: value for name, value in vars(entry).items() if value is not None} for job_id, entry in told.items()
+    }
+    return {"told": entries, **({} if read_until_s is None else {"read_until_s": read_until_s})}
+
+
+def _without_vanished(told: dict[str, Told], records: Iterable[Record], now_s: float) -> dict[str, Told]:
+    """Drop jobs submitted over a month ago that accounting no longer knows: purged, or runaway."""
+    known = {record["JobID"] for record in records}
+    return {job_id: entry for job_id, entry in told.items() if job_id in known or entry.submit_s >= now_s - 31 * DAY_S}
+
+
+def _log_text(records: Iterable[Record]) -> str:
+    lines = sorted((int(record["Submit"] or 0) if record["Submit"].isdigit() else 0, log_line(record)) for record in records)
+    return "\n".join(["|".join(LOG_FIELDS), *(line for _, line in lines), ""])
+
+
+def _lines(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        return sum(1 for _ in file) - 1
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="runcast slurm-feed", description="Feeds Slurm's accounting to Runcast.")
+    tasks = parser.add_subparsers(dest="task", required=True)
+    events = tasks.add_parser("events", help="tell the service what was submitted, started and ended")
+    events.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
+    events.add_argument("--memory", type=Path, required=True, help="file that remembers what was told")
+    events.add_argument("--every", type=float, metavar="S", help="go on, one pass every S seconds (default: one pass)")
+    events.add_argument(
+        "--first-pass", type=float, default=DAY_S, metavar="S", help="how far back the very first pass looks (%(default)s)"
+    )
+    events.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one answer of the service (%(default)s)")
+    events.add_argument("--gpus-tracked", action="store_true", help="as in the cluster file: no GPU in a request means 0")
+    log = tasks.add_parser("log", help="write the nightly log")
+    log.add_argument("--folder", type=Path, required=True, help="where the cluster file's source.paths look: FOLDER/sacct-*.txt")
+    log.add_argument("--days", type=int, default=3, help="days (UTC) to write anew, today included (%(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a task of the command line; returns the exit code."""
+    arguments = _arguments(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+
+    def run_command(command: Sequence[str]) -> str:
+        return run(command, SACCT_TIMEOUT_S)
+
+    try:
+        if arguments.task == "log":
+            for name, jobs in write_log(arguments.folder, run_command, time.time(), arguments.days).items():
+                _log.info("%s: %d jobs", arguments.folder / name, jobs)
+            return 0
+        with held(arguments.memory) as memory:
+            return _keep_telling(arguments, memory, Client(arguments.socket, arguments.timeout), run_command)
+    except RuncastError as error:
+        _log.error("%s", error)
+        return 1
+
+
+def _keep_telling(arguments: argparse.Namespace, memory: Memory, client: Client, run_command: Run) -> int:
+    while True:
+        try:
+            report = tell_events(memory, client, run_command, time.time(), arguments.first_pass, arguments.gpus_tracked)
+            _log.info("%d records, %d events told, %d refused", report.records, report.told, report.refused)
+        except RuncastError as error:
+            if arguments.every is None:
+                raise
+            _log.error("%s; trying again in %g s", error, arguments.every)
+        if arguments.every is None:
+            return 0
+        time.sleep(arguments.every)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

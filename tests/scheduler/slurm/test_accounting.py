@@ -1,0 +1,193 @@
+"""sacct's records, what is news in them, and the lines of the nightly log."""
+
+from typing import Any
+
+import pytest
+
+from runcast.scheduler.slurm.accounting import (
+    DELIMITER,
+    FIELDS,
+    LOG_FIELDS,
+    Told,
+    log_line,
+    news_of,
+    phase_of,
+    read_records,
+    sacct_command,
+)
+
+#: As Slurm 22.05.8 wrote it with SLURM_TIME_FORMAT=%s.
+ENDED = {
+    "JobID": "17",
+    "User": "games",
+    "Group": "games",
+    "Account": "",
+    "Partition": "gpu",
+    "QOS": "normal",
+    "Submit": "1796009438",
+    "Start": "1796009441",
+    "End": "1796009442",
+    "ElapsedRaw": "1",
+    "State": "COMPLETED",
+    "ReqTRES": "billing=1,cpu=1,gres/gpu=2,mem=4000M,node=1",
+    "TimelimitRaw": "5",
+    "NodeList": "n1",
+    "WorkDir": "/tmp",
+    "JobName": "train",
+    "JobIDRaw": "17",
+}
+WAITING = {
+    **ENDED,
+    "Start": "Unknown",
+    "End": "Unknown",
+    "ElapsedRaw": "0",
+    "State": "PENDING",
+    "NodeList": "None assigned",
+    "TimelimitRaw": "Partition_Limit",
+}
+RUNNING = {**ENDED, "End": "Unknown", "State": "RUNNING"}
+CANCELLED_BEFORE = {
+    **ENDED,
+    "Start": "1796009450",
+    "End": "1796009450",
+    "ElapsedRaw": "0",
+    "State": "CANCELLED by 5",
+    "NodeList": "None assigned",
+}
+
+
+def text_of(*records: dict[str, str]) -> str:
+    return "".join(DELIMITER.join(record[name] for name in FIELDS) + "\n" for record in records)
+
+
+def news(*records: dict[str, str], told: dict[str, Told] | None = None) -> list[tuple[int, str, str]]:
+    """Return time, id and kind of what is news, in order."""
+    found = news_of(records, told or {}, {"gpu": 604800.0}, gpus_tracked=True)
+    return [(one.at_s, one.job_id, one.event["event"]) for one in found]
+
+
+@pytest.mark.parametrize("name", ["plain", "a|b", "two\nlines", "\n", "17\n18", "tab\t", "è"])
+def test_records_are_cut_rightly_whatever_the_name_holds(name: str) -> None:
+    records = [{**ENDED, "JobName": name}, {**ENDED, "JobID": "18", "JobIDRaw": "18"}]
+    assert read_records(text_of(*records)) == (records, 0)
+
+
+def test_lines_that_are_no_record_are_counted() -> None:
+    broken = text_of(ENDED).replace(DELIMITER, "|")
+    assert read_records(text_of(ENDED) + broken) == ([ENDED], 1)
+    too_many = text_of({**ENDED, "JobName": f"a{DELIMITER}b"})
+    assert read_records(too_many + text_of(ENDED)) == ([ENDED], 1)
+    assert read_records("sacct: warning\n" + text_of(ENDED)) == ([ENDED], 1)
+    assert read_records("") == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "phase"),
+    [
+        (WAITING, "submitted"),
+        (RUNNING, "started"),
+        (ENDED, "ended"),
+        (CANCELLED_BEFORE, "ended"),
+        pytest.param({**ENDED, "State": "REQUEUED"}, "submitted", id="requeued_is_waiting_again"),
+        pytest.param({**ENDED, "State": "PREEMPTED"}, "ended", id="preempted"),
+        pytest.param({**ENDED, "State": "COMPLETING"}, "started", id="completing_still_holds_its_nodes"),
+        pytest.param({**ENDED, "State": "SOMETHING_NEW"}, "ended", id="a_new_word_with_an_end"),
+    ],
+)
+def test_how_far_a_job_has_come(record: dict[str, str], phase: str) -> None:
+    assert phase_of(record) == phase
+
+
+@pytest.mark.parametrize(
+    ("record", "told", "expected"),
+    [
+        pytest.param(WAITING, None, ["submitted"], id="new_and_waiting"),
+        pytest.param(ENDED, None, ["submitted", "started", "ended"], id="all_at_once"),
+        pytest.param(RUNNING, Told(1796009438, "submitted"), ["started"], id="has_started_since"),
+        pytest.param(ENDED, Told(1796009438, "started"), ["ended"], id="has_ended_since"),
+        pytest.param(ENDED, Told(1796009438, "ended", 1796009442), [], id="nothing_is_told_twice"),
+        pytest.param(RUNNING, Told(1796009438, "started"), [], id="still_running"),
+        pytest.param(CANCELLED_BEFORE, Told(1796009438, "submitted"), ["ended"], id="cancelled_while_it_waited"),
+        pytest.param(ENDED, Told(1700000000, "ended", 1700000100), ["submitted", "started", "ended"], id="the_id_is_used_again"),
+    ],
+)
+def test_only_what_is_new_is_told(record: dict[str, str], told: Told | None, expected: list[str]) -> None:
+    assert [kind for _, _, kind in news(record, told={"17": told} if told else {})] == expected
+
+
+def test_a_requeued_job_stays_the_job_of_its_first_submission() -> None:
+    told = {"17": Told(1796000000, "started")}
+    (ended,) = news_of([ENDED], told, {}, gpus_tracked=False)
+    assert ended.event["submit_time"] == 1796000000
+    assert ended.told == Told(1796000000, "ended", 1796009442)
+
+
+def test_a_job_cancelled_while_it_waited_has_no_start() -> None:
+    ended = news_of([CANCELLED_BEFORE], {}, {}, gpus_tracked=False)[-1]
+    assert ended.event["start_time"] is None
+    assert ended.event["end_time"] == 1796009450
+
+
+def test_an_event_carries_what_was_known_at_submission() -> None:
+    (submitted,) = news_of([WAITING], {}, {"gpu": 604800.0}, gpus_tracked=True)
+    assert submitted.event == {
+        "event": "submitted",
+        "job_id": "17",
+        "submit_time": 1796009438,
+        "user": "games",
+        "group": "games",
+        "queue": "gpu",
+        "qos": "normal",
+        "job_name": "train",
+        "work_dir": "/tmp",
+        "cpu_count": 1.0,
+        "node_count": 1.0,
+        "mem_mib": 4000.0,
+        "gpu_count": 2.0,
+        "time_limit_s": 604800.0,
+    }
+
+
+def test_waiting_tasks_of_an_array_are_told_one_by_one() -> None:
+    array = {**WAITING, "JobID": "2_[1-3,7-9:2%2]", "JobIDRaw": "2"}
+    assert [job_id for _, job_id, _ in news(array)] == ["2_1", "2_2", "2_3", "2_7", "2_9"]
+    (first, *_) = news_of([array], {}, {}, gpus_tracked=False)
+    assert (first.event["array_id"], first.event["array_task"]) == ("2", 1)
+    task = {**RUNNING, "JobID": "2_1", "JobIDRaw": "4"}
+    assert news(array, task, told={"2_1": Told(1796009438, "submitted")})[-1] == (1796009441, "2_1", "started")
+    cut = {**WAITING, "JobID": "2_[1-3,...]"}
+    assert [job_id for _, job_id, _ in news(cut)] == ["2_1", "2_2", "2_3"]
+
+
+def test_news_come_in_the_order_of_time() -> None:
+    later = {**ENDED, "JobID": "9", "JobIDRaw": "9", "Submit": "1796009441", "Start": "1796009441", "End": "1796009500"}
+    assert [(job_id, kind) for _, job_id, kind in news(later, ENDED)] == [
+        ("17", "submitted"),
+        ("9", "submitted"),
+        ("17", "started"),
+        ("9", "started"),
+        ("17", "ended"),
+        ("9", "ended"),
+    ]
+
+
+def test_a_line_of_the_log_keeps_its_columns() -> None:
+    line = log_line({**ENDED, "JobName": "a|b\nc", "WorkDir": "/x|y"})
+    assert line.split("|", len(LOG_FIELDS) - 1)[-2:] == ["/x_y", "a|b c"]
+    assert line.startswith("17|games|games||gpu|normal|1796009438|1796009441|1796009442|1|COMPLETED|")
+
+
+def test_sacct_is_asked_in_utc() -> None:
+    command = sacct_command(1796009438, 1796009442.7)
+    assert command[-2:] == ["--starttime=2026-11-30T03:30:38", "--endtime=2026-11-30T03:30:42"]
+
+
+def test_doctests_hold() -> None:
+    import doctest
+
+    import runcast.scheduler.slurm.accounting as accounting
+    import runcast.scheduler.slurm.resources as resources
+    import runcast.scheduler.slurm.scorer as scorer
+
+    results: list[Any] = [doctest.testmod(module) for module in (accounting, resources, scorer)]
+    assert [(result.failed, result.attempted > 0) for result in results] == [(0, True)] * 3

@@ -1,0 +1,92 @@
+"""Passes of the feeder over sacct's text, with a service on a real socket; and the files of the nightly log."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from answering import answering
+from test_accounting import ENDED, RUNNING, WAITING, text_of
+
+from runcast.scheduler.client import Client, ServiceError
+from runcast.scheduler.slurm.accounting import LOG_FIELDS
+from runcast.scheduler.slurm.feeder import EventsReport, tell_events, write_log
+from runcast.scheduler.slurm.memory import held
+
+NOW_S = 1796009500.0
+
+
+class Accounting:
+    """sacct and scontrol on records kept here; remembers how far back it was asked."""
+
+    def __init__(self, *records: dict[str, str]) -> None:
+        self.records = records
+        self.asked: list[str] = []
+
+    def __call__(self, command: Sequence[str]) -> str:
+        if command[0] == "scontrol":
+            return "PartitionName=gpu DefaultTime=NONE MaxTime=7-00:00:00 State=UP\n"
+        self.asked.append(next(word for word in command if word.startswith("--starttime=")))
+        return text_of(*self.records)
+
+
+def test_a_job_is_told_as_it_goes_and_never_twice(tmp_path: Path) -> None:
+    accounting = Accounting(WAITING)
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        client = Client(tmp_path / "s", 5.0)
+        for records in ([WAITING], [WAITING], [RUNNING], [ENDED], [ENDED]):
+            accounting.records = tuple(records)
+            tell_events(memory, client, accounting, NOW_S, 86400.0, gpus_tracked=True)
+        assert [event["event"] for event in service.events] == ["submitted", "started", "ended"]
+    assert accounting.asked[0] == "--starttime=2026-11-29T02:31:40"  # a day back, and the overlap
+    assert accounting.asked[1] == "--starttime=2026-11-30T02:31:40"
+
+
+def test_nothing_is_lost_while_the_service_is_away(tmp_path: Path) -> None:
+    accounting = Accounting(ENDED)
+    with held(tmp_path / "m.json") as memory:
+        client = Client(tmp_path / "s", 1.0)
+        with pytest.raises(ServiceError, match="refused"):
+            tell_events(memory, client, accounting, NOW_S, 86400.0, gpus_tracked=True)
+        with answering(tmp_path / "s") as service:
+            report = tell_events(memory, client, accounting, NOW_S + 900_000, 86400.0, gpus_tracked=True)
+            assert report == EventsReport(records=1, told=3, refused=0, unreadable_lines=0)
+            assert len(service.events) == 3
+
+
+def test_an_event_that_is_refused_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    bad = {**ENDED, "JobID": "18", "JobIDRaw": "18", "JobName": "refuse me"}
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        service.refused_names = {"refuse me"}
+        report = tell_events(memory, Client(tmp_path / "s", 5.0), Accounting(ENDED, bad), NOW_S, 86400.0, gpus_tracked=True)
+        assert (report.told, report.refused) == (3, 3)
+        again = tell_events(memory, Client(tmp_path / "s", 5.0), Accounting(ENDED, bad), NOW_S, 86400.0, gpus_tracked=True)
+        assert (again.told, again.refused) == (0, 0)
+
+
+def test_the_memory_does_not_grow_with_jobs_that_have_ended(tmp_path: Path) -> None:
+    with answering(tmp_path / "s"), held(tmp_path / "m.json") as memory:
+        client = Client(tmp_path / "s", 5.0)
+        tell_events(memory, client, Accounting(ENDED, {**RUNNING, "JobID": "18"}), NOW_S, 86400.0, gpus_tracked=True)
+        assert set(memory.load()["told"]) == {"17", "18"}
+        tell_events(memory, client, Accounting({**RUNNING, "JobID": "18"}), NOW_S + 3 * 3600, 86400.0, gpus_tracked=True)
+        assert set(memory.load()["told"]) == {"18"}
+
+
+def test_the_log_has_a_file_for_each_day_and_one_for_open_jobs(tmp_path: Path) -> None:
+    yesterday = {**ENDED, "JobID": "5", "JobIDRaw": "5", "Submit": "1795900000", "Start": "1795900001", "End": "1795996799"}
+    written = write_log(tmp_path, Accounting(ENDED, yesterday, {**WAITING, "JobID": "18"}), NOW_S, days=2)
+    assert written == {"sacct-2026-11-29.txt": 1, "sacct-2026-11-30.txt": 1, "sacct-open.txt": 1}
+    header, line, end = (tmp_path / "sacct-2026-11-29.txt").read_text().split("\n")
+    assert (header, end) == ("|".join(LOG_FIELDS), "")
+    assert line.startswith("5|games|")
+    again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_log(tmp_path, Accounting(yesterday, {**WAITING, "JobID": "18"}, ENDED), NOW_S, days=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == again  # same jobs, same bytes, whatever sacct's order
+
+
+def test_purged_accounting_takes_nothing_out_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = {**ENDED, "JobID": "18", "JobIDRaw": "18"}
+    write_log(tmp_path, Accounting(ENDED, other), NOW_S, days=1)
+    assert "sacct-2026-11-30.txt" not in write_log(tmp_path, Accounting(ENDED), NOW_S, days=1)
+    assert "has 2 jobs, sacct now knows only 1; it is kept" in caplog.text
+    assert (tmp_path / "sacct-2026-11-30.txt").read_text().count("\n") == 3
