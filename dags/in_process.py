@@ -1,15 +1,16 @@
-"""`make run`: three made-up clusters, one night of the real DAG on each, in this process, and what came of it.
+"""`make run`: three made-up clusters, one night of the real DAG on each, and what came of it.
 
-Airflow's `dag.test` runs every task here, one after the other, against a database below RUNCAST_HOME; nothing listens, nothing is
-scheduled. Airflow's own log goes to RUNCAST_HOME/airflow/in_process.log; a failed task's last lines are shown.
+Airflow's `dag.test` runs every task in one process, against a database below RUNCAST_HOME; nothing listens, nothing is scheduled. Each
+cluster has a process of its own, as many at a time as there are cores. Airflow's log of a night is
+RUNCAST_HOME/airflow/nightly_<cluster>.log; where a night fails its last lines are shown.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from environment import airflow_environment
@@ -19,70 +20,65 @@ from runcast import show
 from runcast.data.demo import LAST_DAY, write_demo
 from runcast.data.settings import read_settings
 
-console = Console()
+console = Console(soft_wrap=True)
 
 
-@contextlib.contextmanager
-def all_output_to(path: Path) -> Iterator[None]:
-    """Send file descriptors 1 and 2 to `path` (appended): Airflow's tasks write there directly."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, descriptor in zip(kept, (1, 2), strict=True):
-            os.dup2(number, descriptor)
-            os.close(number)
+def run_night(name: str, day: str) -> int:
+    """Run one night's DAG in this process; returns the exit code."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+    return 0 if bag.dags[f"nightly_{name}"].test(run_conf={"date": day}).state == "success" else 1
 
 
-def run_dags(names: Sequence[str], day: str, log: Path, screen: Console) -> list[str]:
-    """Run the night of `day` on each cluster; return the names of those whose run failed."""
-    with all_output_to(log):
-        from airflow.dag_processing.dagbag import DagBag
-
-        bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
-    failed = []
-    for name in names:
-        begun = time.monotonic()
-        with screen.status(f"{name}: the night of {day} in Airflow (nightly_{name})"), all_output_to(log):
-            run = bag.dags[f"nightly_{name}"].test(run_conf={"date": day})
-        if run.state != "success":
-            failed.append(name)
-        screen.print(f"  nightly_{name}: {run.state} in {time.monotonic() - begun:.0f} s")
-    return failed
+def night_beside(name: str, day: str, log: Path) -> bool:
+    """Run one night in a process of its own, its output in `log`; returns whether it succeeded."""
+    begun = time.monotonic()
+    with log.open("wb") as sink:
+        ended = subprocess.run([sys.executable, __file__, name, day], stdout=sink, stderr=sink, check=False)
+    outcome = "success" if ended.returncode == 0 else "[bold red]failed[/]"
+    console.print(f"  nightly_{name}: {outcome} in {time.monotonic() - begun:.0f} s")
+    return ended.returncode == 0
 
 
 def main() -> int:
+    """Write the demo, run its nights, print the table."""
     settings = read_settings()
     os.environ.update(airflow_environment(settings, os.environ))
-    log = settings.home / "airflow" / "in_process.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_bytes(b"")
-    # The console keeps writing to the terminal while descriptors 1 and 2 point at the log.
-    screen = Console(file=os.fdopen(os.dup(1), "w"), force_terminal=console.is_terminal)
+    logs = settings.home / "airflow"
+    logs.mkdir(parents=True, exist_ok=True)
 
-    screen.print("Writing the demo: three made-up logs in three real formats (Slurm sacct, Helios CSV, PAI tables).")
-    logs = write_demo(settings.home / "demo")
-    for line in show.demo_lines(logs):
-        screen.print(f"  {line}")
-    names, day = [log.cluster for log in logs], LAST_DAY.isoformat()
-    with screen.status("Airflow: preparing its database"), log.open("ab") as sink:
+    console.print("Writing the demo: three made-up logs in three real formats (Slurm sacct, Helios CSV, PAI tables)")
+    demo = write_demo(settings.home / "demo")
+    for line in show.demo_lines(demo):
+        console.print(f"  {line}")
+    names, day = [log.cluster for log in demo], LAST_DAY.isoformat()
+
+    with console.status("preparing Airflow's database"), (logs / "db.log").open("wb") as sink:
         subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, stdout=sink, stderr=sink)
-    failed = run_dags(names, day, log, screen)
+    console.print(f"Running the night of {day} in Airflow: ingest, quality, features, train, evaluate, register, promote, export")
+    with console.status("about two minutes on two cores"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = list(pool.map(lambda name: night_beside(name, day, logs / f"nightly_{name}.log"), names))
+    failed = [name for name, succeeded in zip(names, done, strict=True) if not succeeded]
+    for name in failed:
+        tell_failure(logs / f"nightly_{name}.log")
+    console.print(show.nights_table(settings, names, day))
     if failed:
-        screen.print(f"[bold red]failed:[/] {', '.join(failed)}. The last lines of {log}:")
-        screen.print("\n".join(log.read_text(errors="replace").splitlines()[-40:]), markup=False)
         return 1
-    screen.print(show.nights_table(settings, names, day))
-    screen.print(show.what_next(settings, names[0], day), markup=False)
+    console.print(show.what_next(settings, names[0], day), markup=False)
     return 0
 
 
+def tell_failure(log: Path, lines: int = 25) -> None:
+    """Show the last lines of a night that failed."""
+    console.print(f"[bold red]{log.stem} failed.[/] The last lines of {log}:")
+    console.print("\n".join(log.read_text(errors="replace").splitlines()[-lines:]), markup=False)
+
+
+def start(words: Sequence[str]) -> int:
+    """Without words: the whole of `make run`; with a cluster and a day: that night, in this process."""
+    return run_night(*words) if words else main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start(sys.argv[1:]))

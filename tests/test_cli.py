@@ -72,7 +72,7 @@ def night(home):
 
 def test_a_night_goes_through_every_stage(night):
     assert list(night) == [
-        "ingest", "quality", "features", "train_cart", "train_gbdt", "evaluate", "register", "promote", "export",
+        "ingest", "quality", "features", "train_cart", "train_gbdt", "train_runcast", "evaluate", "register", "promote", "export",
     ]  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_a_night_reads_nothing_after_its_end(night):
 
 
 def test_models_are_registered_and_the_better_one_is_exported(night):
-    assert set(night["register"]["versions"]) == {"cart", "gbdt"}
+    assert set(night["register"]["versions"]) == {"cart", "gbdt", "runcast"}
     assert Path(night["export"]["bundle"]).is_dir()
 
 

@@ -32,4 +32,4 @@ class Batch:
 
     @property
     def rows_in(self) -> int:
-        return self.jobs.num_rows + len(self.rejects) + sum(self.skipped.values())
+        return int(self.jobs.num_rows) + len(self.rejects) + sum(self.skipped.values())

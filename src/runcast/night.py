@@ -82,7 +82,7 @@ def _export(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
 
 
 #: Kinds of model trained each night, in the order of the reports.
-MODEL_KINDS: tuple[str, ...] = ("cart", "gbdt")
+MODEL_KINDS: tuple[str, ...] = ("cart", "gbdt", "runcast")
 
 STAGES: tuple[Stage, ...] = (
     Stage("ingest", "read the log into the lake", _ingest),

@@ -81,8 +81,8 @@ def test_the_graph_is_the_night_in_order(parse):
     dag = parse(live=LIVE).dags["nightly_live"]
     assert [task.task_id for task in dag.topological_sort()] == ["which_day", *[stage.name for stage in STAGES]]
     upstream = {task.task_id: task.upstream_task_ids for task in dag.tasks}
-    assert upstream["train_gbdt"] == upstream["train_cart"] == {"features"}  # side by side
-    assert upstream["evaluate"] == {"features", "train_cart", "train_gbdt"}
+    assert upstream["train_runcast"] == upstream["train_gbdt"] == upstream["train_cart"] == {"features"}  # side by side
+    assert upstream["evaluate"] == {"features", "train_cart", "train_gbdt", "train_runcast"}
 
 
 def test_stages_announce_what_they_leave_behind(parse):
