@@ -61,7 +61,8 @@ def report(name: str, items: Iterable[Any], call: Callable[[Any], Any]) -> None:
     print(f"{name:24} p50 {p50:7.1f}  p90 {p90:7.1f}  p99 {p99:7.1f}  p99.9 {p999:7.1f} µs  n {len(took)}")
 
 
-def write(jobs: pa.Table, folder: Path, kind: str) -> Path:
+def write(jobs: pa.Table, folder: Path, kind: str, created: datetime | None = CUT) -> Path:
+    """Train and pack one kind; `created` is when the bundle claims to be of, None for now."""
     matrix = build(jobs.to_pandas(), CLUSTER.clock, CLUSTER.time_zone)
     fit = fit_at(matrix, round(CUT.timestamp() * 1e6), [kind], CLUSTER.training)
     card = ModelCard("bench", feature_version(), json.loads(fit.encoder.to_json()) if fit.encoder else {}, {}, {}, {})
@@ -75,7 +76,7 @@ def write(jobs: pa.Table, folder: Path, kind: str) -> Path:
         model_version=f"{kind}-bench",
         registered=None,
         cut=CUT,
-        created=CUT,
+        created=created or datetime.now(UTC),
     )
 
 

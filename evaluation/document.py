@@ -162,6 +162,7 @@ def nothing_to_judge(
         "targets": list(cluster.evaluation.targets),
         "slices": {},
         "verdicts": {kind: not_judged(cluster.name, kind, day, fingerprint, reason).to_json() for kind in kinds},
+        "fallbacks": {},
         "data": {"fingerprint": fingerprint},
         "command": command,
         "notes": [reason],

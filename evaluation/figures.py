@@ -1,4 +1,4 @@
-"""The report's pictures, drawn by matplotlib without a screen: one function per figure, each from a judged replay.
+"""The report's pictures, drawn by matplotlib as SVG without a screen: one function per figure, each from a judged replay.
 
 Texts from the log (group names, states) are drawn as they are written, never as formulas. Equal numbers give equal bytes.
 """
@@ -12,11 +12,10 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import WEEK_US, week_of
@@ -61,39 +60,23 @@ _STYLE: Any = {
 _FEWEST = 10
 
 
-def draw_all(judged: Judged, targets: tuple[float, ...]) -> dict[str, Figure]:
-    """Return every figure by name, in the order of the report."""
-    with style():
-        return {
+def draw_all(judged: Judged, targets: tuple[float, ...]) -> dict[str, str]:
+    """Return every figure as SVG text, by name, in the order of the report."""
+    with _style():
+        drawn = {
             "risk_coverage": draw_risk_coverage(judged, targets),
             "calibration": draw_calibration(judged),
             "slices": draw_slices(judged),
             "residual_by_week": draw_residual_by_week(judged),
             "p90_by_week": draw_p90_by_week(judged),
         }
+        return {name: _svg(figure) for name, figure in drawn.items()}
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def _style() -> Iterator[None]:
     with mpl.rc_context(_STYLE):
         yield
-
-
-def as_svg(figure: Figure) -> str:
-    """Return the figure as SVG text without a date."""
-    with style():
-        buffer = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
-        return buffer.getvalue()
-
-
-def as_png(figure: Figure) -> bytes:
-    """Return the figure as PNG without the library's name in it."""
-    with style():
-        buffer = io.BytesIO()
-        figure.set_dpi(144)
-        FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-        return buffer.getvalue()
 
 
 def draw_risk_coverage(judged: Judged, targets: tuple[float, ...]) -> Figure:
@@ -155,7 +138,7 @@ def draw_calibration(judged: Judged) -> Figure:
 
 def draw_slices(judged: Judged) -> Figure:
     """Error factor of each predictor on each slice that has jobs."""
-    shown = [one for one in judged.slices if one.rows.sum() >= _FEWEST]
+    shown = [one for one in judged.slices if one.rows.sum() >= _FEWEST] or [one for one in judged.slices if one.rows.any()]
     figure, axes = _one((8.6, 1.2 + 0.34 * len(shown)))
     for height, one in enumerate(reversed(shown)):
         values = [judged.scores[name][one.name]["error_factor"] for name in judged.done.forecasts]
@@ -168,8 +151,9 @@ def draw_slices(judged: Judged) -> Figure:
         axes.scatter(factors, range(len(shown)), s=size, color=_colour(name), label=name, zorder=2)
     axes.set_yticks(range(len(shown)), [f"{_name(one.name)}  ({int(one.rows.sum()):,})" for one in reversed(shown)])
     axes.set(xscale="log", xlabel="error factor (1 is perfect)", ylim=(-0.6, len(shown) - 0.4))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}×" if value < 10 and value == int(value) else ""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(judged.done.forecasts))
     return figure
 
@@ -180,7 +164,7 @@ def draw_residual_by_week(judged: Judged) -> Figure:
     weeks, starts = _weeks(judged)
     models = models_of(judged.done.forecasts)
     for name, forecast in judged.done.forecasts.items():
-        if name == "request":
+        if name == "request" and len(judged.done.forecasts) > 1:
             continue  # a limit is far above on purpose and would flatten the rest
         ratios = forecast.p50_s / judged.actual_s
         axes.plot(
@@ -198,7 +182,7 @@ def draw_residual_by_week(judged: Judged) -> Figure:
     axes.axhline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
     axes.set(yscale="log", ylabel="predicted / actual, median", xlabel="week of submission")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(loc="upper left", ncols=4, fontsize=8)
     _dates(axes)
     return figure
@@ -220,6 +204,13 @@ def draw_p90_by_week(judged: Judged) -> Figure:
     axes.legend(loc="lower left", ncols=5, fontsize=8)
     _dates(axes)
     return figure
+
+
+def _svg(figure: Figure) -> str:
+    """Return the figure as SVG text without a date."""
+    buffer = io.StringIO()
+    FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
 
 
 def _one(size: tuple[float, float]) -> tuple[Figure, Axes]:

@@ -1,6 +1,6 @@
 """The evaluation stage: replays a log, judges every predictor beside the baselines, and writes the report of a night.
 
-A report is RUNCAST_HOME/report/<cluster>/<night>/: report.json, report.html (opens without a network) and figures/*.png.
+A report is RUNCAST_HOME/report/<cluster>/<night>/: report.json, report.html (opens without a network) and figures/*.svg.
 """
 
 import datetime as dt
@@ -19,10 +19,10 @@ from runcast.data.asof import cut_us, day_start_us
 from runcast.data.cluster import Cluster
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
-from runcast.evaluation import figures
 from runcast.evaluation.champion import compare_with_champion
 from runcast.evaluation.document import judge_replay, make_document, models_of, nothing_to_judge, verdicts
 from runcast.evaluation.errors import NothingToJudge
+from runcast.evaluation.figures import draw_all
 from runcast.evaluation.gates import GateReport, not_judged
 from runcast.evaluation.replay import CADENCES, Cadence, Progress, predictions_table, submitted_in, test_rows
 from runcast.evaluation.replay import replay as answer_in_order
@@ -62,7 +62,7 @@ class EvaluationReport:
             "all": everything,
             "coverage": self.document["coverage"],
             "verdicts": {kind: verdict.to_json() for kind, verdict in self.verdicts.items()},
-            "fallbacks": dict(self.document.get("fallbacks", {})),
+            "fallbacks": self.document["fallbacks"],
             "data_fingerprint": self.document["data"]["fingerprint"],
             "report": str(self.html),
         }
@@ -119,7 +119,7 @@ def evaluate(
         notes=_notes(matrix),
     )
     progress("drawing")
-    _write(folder, document, figures.draw_all(judged, cluster.evaluation.targets))
+    _write(folder, document, draw_all(judged, cluster.evaluation.targets))
     return EvaluationReport(cluster.name, night, found, document, folder)
 
 
@@ -213,11 +213,11 @@ def _notes(matrix: Matrix) -> list[str]:
     return notes
 
 
-def _write(folder: Path, document: Mapping[str, Any], drawn: Mapping[str, Any]) -> None:
+def _write(folder: Path, document: Mapping[str, Any], pictures: Mapping[str, str]) -> None:
     """Write figures, page and numbers; report.json last, since its presence says that the report is whole."""
-    for name, figure in drawn.items():
-        write_atomically(folder / "figures" / f"{name}.png", figures.as_png(figure))
-    if not drawn:
+    if not pictures:
         shutil.rmtree(folder / "figures", ignore_errors=True)
-    write_atomically(folder / "report.html", render_report(document, {name: figures.as_svg(one) for name, one in drawn.items()}))
+    for name, svg in pictures.items():
+        write_atomically(folder / "figures" / f"{name}.svg", svg)
+    write_atomically(folder / "report.html", render_report(document, pictures))
     write_atomically(folder / "report.json", to_json(document))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from runcast.data.errors import RuncastError
 from runcast.scheduler.errors import ServeError
@@ -76,9 +77,10 @@ def serve(
     token = None if token_file is None else read_token(token_file)
     sys.setswitchinterval(SWITCH_EVERY_S)
     events = Journal(journal or bundles / "events.journal")
+    listening = _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0)
     try:
-        with _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0) as listening:
-            asyncio.run(_run(Service(bundles, events, token=token), listening))
+        with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(Service(bundles, events, token=token), opened))
     finally:
         events.close()
 
@@ -98,7 +100,7 @@ def read_token(path: Path) -> str:
 
 async def _run(service: Service, listening: socket.socket) -> None:
     config = uvicorn.Config(
-        service, http="httptools", ws="none", loop="asyncio", lifespan="on", access_log=False, log_config=None,
+        service, http="httptools", ws="none", lifespan="on", access_log=False, log_config=None,
         server_header=False, date_header=False, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=10,
     )  # fmt: skip
     for stop in (

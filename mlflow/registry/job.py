@@ -18,7 +18,7 @@ from runcast.data.settings import Settings
 from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
-from runcast.registry import models
+from runcast.registry import models, retention
 from runcast.registry.card import model_card
 from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
 from runcast.registry.models import ModelVersion
@@ -131,6 +131,13 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
         models.rollback(store, cluster.name, served.kind, now)
     make_current(bundle.parent, bundle.name)
     return {"champion": back.label, "night": back.night, "bundle": str(bundle)}
+
+
+def prune(cluster: Cluster, settings: Settings, today: dt.date) -> Record:
+    """Delete what no longer needs to be kept of past nights; see retention.py for what stays."""
+    store = open_store(settings)
+    done = {kind: retention.prune(store, cluster.name, kind, today) for kind in MODELS}
+    return {kind: {"versions": list(one.versions), "runs": list(one.runs), "kept": list(one.kept)} for kind, one in done.items()}
 
 
 def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:

@@ -129,7 +129,7 @@ def rollback_target(store: Store, cluster: str, kind: str) -> tuple[ModelVersion
     current = _by_alias(store, model_name(cluster, kind), CHAMPION)
     if current is None:
         raise _no_champion(cluster, kind)
-    earlier = [v for v in _versions(store, current.name) if _has_passed(store, v) and v.night < current.night]
+    earlier = [v for v in versions(store, current.name) if has_passed(store, v) and v.night < current.night]
     if not earlier:
         raise NoChampion(f"{current.label} is the only champion there has been: there is nothing to roll back to")
     return current, max(earlier, key=lambda v: (v.night, int(v.version)))
@@ -237,7 +237,7 @@ def _find_logged(store: Store, night: Night, run_id: str) -> LoggedModel | None:
 
 
 def _find_version(store: Store, name: str, night: Night) -> ModelVersion | None:
-    same = [v for v in _versions(store, name) if (v.night, v.data_fingerprint, v.model_sha256) == _identity(night)]
+    same = [v for v in versions(store, name) if (v.night, v.data_fingerprint, v.model_sha256) == _identity(night)]
     return min(same, key=lambda v: int(v.version), default=None)
 
 
@@ -245,7 +245,8 @@ def _identity(night: Night) -> tuple[str, str, str]:
     return night.night, night.data_fingerprint, night.model_sha256
 
 
-def _versions(store: Store, name: str) -> list[ModelVersion]:
+def versions(store: Store, name: str) -> list[ModelVersion]:
+    """Return every version of a registered model."""
     found, token = [], None
     while True:
         page = store.client.search_model_versions(f"name = '{name}'", page_token=token)
@@ -264,7 +265,13 @@ def _by_alias(store: Store, name: str, alias: str) -> ModelVersion | None:
         raise
 
 
-def _has_passed(store: Store, version: ModelVersion) -> bool:
+def aliased(store: Store, name: str) -> set[str]:
+    """Return the numbers that an alias of the registered model names."""
+    return {str(number) for number in store.client.get_registered_model(name).aliases.values()}
+
+
+def has_passed(store: Store, version: ModelVersion) -> bool:
+    """Say whether the version has been promoted with a passed report, and not been rolled back."""
     tags: Mapping[str, str] = store.client.get_model_version(version.name, version.version).tags
     return tags.get(_PASSED) == "passed" and _ROLLED_BACK not in tags
 

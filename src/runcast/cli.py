@@ -242,6 +242,14 @@ def predict(
         raise typer.Exit(1)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def serve(context: typer.Context) -> None:
+    """Answer a scheduler from a bundle, on a Unix socket or a port of this machine; `serve --help` lists the options."""
+    from runcast.scheduler.serve import main as serve_until_stopped
+
+    raise typer.Exit(serve_until_stopped(context.args))
+
+
 @app.command()
 def status(cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None, as_json: AsJson = False) -> None:
     """Show the latest night of each cluster: models, errors, verdict, version, bundle."""

@@ -4,11 +4,14 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runcast.data.settings import Settings, read_settings
-from runcast.registry.runs import Night
+from runcast.evaluation.gates import GateReport, GateResult
+from runcast.registry.models import ModelVersion, register
+from runcast.registry.runs import Night, log_night
 from runcast.registry.store import Store, open_store
 
 
@@ -47,5 +50,37 @@ def night() -> Callable[..., Night]:
             "model_sha256": f"{day + 100:064x}",
         }
         return Night(cut=datetime(2020, 9, day, 16, tzinfo=UTC), **{**given, **changed})
+
+    return make
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    folder = tmp_path / "some-bundle"
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def register_night(store: Store, bundle: Path) -> Callable[[Night], ModelVersion]:
+    def run(night: Night) -> ModelVersion:
+        run_id = log_night(
+            store, night, parameters={}, metrics={}, tags={}, note="", report=None, logged_at=datetime(2026, 1, 1, tzinfo=UTC)
+        )
+        return register(store, night, run_id=run_id, bundle=bundle, description="a card")
+
+    return run
+
+
+@pytest.fixture
+def make_report() -> Callable[..., GateReport]:
+    """Make the verdict on a version: passed, unless `failed` says why not."""
+
+    def make(version: ModelVersion, **changed: Any) -> GateReport:
+        failed = changed.pop("failed", None)
+        results = (GateResult("error_factor[all]", failed is None, failed or "it holds"),)
+        about = {name: getattr(version, name) for name in ("cluster", "kind", "night", "data_fingerprint", "model_sha256")}
+        return GateReport(**{**about, **changed}, passed=failed is None, results=results, metric="error_factor[all]")
 
     return make

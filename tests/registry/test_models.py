@@ -3,46 +3,21 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mlflow.exceptions import MlflowException
 
-from runcast.evaluation.gates import GateReport, GateResult
+from runcast.evaluation.gates import GateReport
 from runcast.registry.errors import GateNotPassed, NoChampion
-from runcast.registry.models import ModelVersion, champion, download, promote, register, rollback
-from runcast.registry.runs import Night, log_night
+from runcast.registry.models import ModelVersion, champion, download, promote, rollback
+from runcast.registry.runs import Night
 from runcast.registry.store import Store
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 Registers = Callable[[Night], ModelVersion]
 Nights = Callable[..., Night]
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    folder = tmp_path / "some-bundle"
-    folder.mkdir()
-    (folder / "manifest.json").write_text("{}")
-    return folder
-
-
-@pytest.fixture
-def register_night(store: Store, bundle: Path) -> Registers:
-    def run(night: Night) -> ModelVersion:
-        run_id = log_night(store, night, parameters={}, metrics={}, tags={}, note="", report=None, logged_at=AT)
-        return register(store, night, run_id=run_id, bundle=bundle, description="a card")
-
-    return run
-
-
-def _report(version: ModelVersion, **changed: Any) -> GateReport:
-    """The verdict on a version: passed, unless `failed` says why not."""
-    failed = changed.pop("failed", None)
-    results = (GateResult("error_factor[all]", failed is None, failed or "it holds"),)
-    about = {name: getattr(version, name) for name in ("cluster", "kind", "night", "data_fingerprint", "model_sha256")}
-    return GateReport(**{**about, **changed}, passed=failed is None, results=results, metric="error_factor[all]")
+Reports = Callable[..., GateReport]
 
 
 def _aliases(store: Store) -> dict[str, str]:
@@ -86,17 +61,17 @@ def test_killed_between_files_and_version_reuses_the_files(
 
 
 def test_killed_between_register_and_alias_leaves_the_old_champion(
-    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch
+    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch, make_report: Reports
 ) -> None:
     first = register_night(night(25))
-    promote(store, first, _report(first))
+    promote(store, first, make_report(first))
     second = register_night(night(26))
     with monkeypatch.context() as killed:
         killed.setattr(type(store.client), "set_registered_model_alias", _killed)
         with pytest.raises(KeyboardInterrupt):
-            promote(store, second, _report(second))
+            promote(store, second, make_report(second))
     assert champion(store, "venus", "gbdt") == first
-    assert promote(store, second, _report(second)).moved
+    assert promote(store, second, make_report(second)).moved
     assert champion(store, "venus", "gbdt") == second
 
 
@@ -105,62 +80,66 @@ def _killed(*_args: object, **_kwargs: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "why"),
+    ("changed", "why"),
     [
-        (lambda v: None, "no report"),
-        (lambda v: _report(v, failed="error_factor 3.2, the best baseline has 2.9"), "error_factor 3.2"),
-        (lambda v: _report(v, data_fingerprint="0" * 64), "data: expected"),
-        (lambda v: _report(v, cluster="philly"), "cluster: expected venus, found philly"),
-        (lambda v: _report(v, night="2020-09-25"), "night: expected 2020-09-26, found 2020-09-25"),
-        (lambda v: _report(v, kind="cart"), "kind: expected gbdt, found cart"),
-        (lambda v: _report(v, model_sha256="0" * 64), "model: expected"),
+        (None, "no report"),
+        ({"failed": "error_factor 3.2, the best baseline has 2.9"}, "error_factor 3.2"),
+        ({"data_fingerprint": "0" * 64}, "data: expected"),
+        ({"cluster": "philly"}, "cluster: expected venus, found philly"),
+        ({"night": "2020-09-25"}, "night: expected 2020-09-26, found 2020-09-25"),
+        ({"kind": "cart"}, "kind: expected gbdt, found cart"),
+        ({"model_sha256": "0" * 64}, "model: expected"),
     ],
     ids=["none", "failed", "other data", "other cluster", "other night", "other kind", "other model"],
 )
 def test_only_a_passed_report_on_the_same_data_promotes(
-    store: Store, night: Nights, register_night: Registers, report: Callable[[ModelVersion], GateReport | None], why: str
+    store: Store, night: Nights, register_night: Registers, changed: dict[str, str] | None, why: str, make_report: Reports
 ) -> None:
     version = register_night(night())
     with pytest.raises(GateNotPassed, match=why):
-        promote(store, version, report(version))
+        promote(store, version, None if changed is None else make_report(version, **changed))
     assert "champion" not in _aliases(store)
 
 
-def test_promoting_twice_changes_nothing(store: Store, night: Nights, register_night: Registers) -> None:
+def test_promoting_twice_changes_nothing(store: Store, night: Nights, register_night: Registers, make_report: Reports) -> None:
     version = register_night(night())
-    assert promote(store, version, _report(version)).moved
-    again = promote(store, version, _report(version))
+    assert promote(store, version, make_report(version)).moved
+    again = promote(store, version, make_report(version))
     assert (again.champion, again.moved) == (version, False)
 
 
-def test_backfilled_night_does_not_replace_a_later_champion(store: Store, night: Nights, register_night: Registers) -> None:
+def test_backfilled_night_does_not_replace_a_later_champion(
+    store: Store, night: Nights, register_night: Registers, make_report: Reports
+) -> None:
     later = register_night(night(26))
-    promote(store, later, _report(later))
+    promote(store, later, make_report(later))
     earlier = register_night(night(24))
-    assert not promote(store, earlier, _report(earlier)).moved
+    assert not promote(store, earlier, make_report(earlier)).moved
     assert _aliases(store) == {"challenger": "1", "champion": "1"}
     assert rollback(store, "venus", "gbdt", AT) == earlier, "as if the nights had run in order"
 
 
-def test_rollback_goes_to_the_champion_before_and_stays_there(store: Store, night: Nights, register_night: Registers) -> None:
+def test_rollback_goes_to_the_champion_before_and_stays_there(
+    store: Store, night: Nights, register_night: Registers, make_report: Reports
+) -> None:
     versions = [register_night(night(day)) for day in (23, 24, 25, 26)]
     for version in (versions[0], versions[1], versions[3]):  # 25 failed its gate
-        promote(store, version, _report(version))
+        promote(store, version, make_report(version))
     assert rollback(store, "venus", "gbdt", AT) == versions[1]
     assert champion(store, "venus", "gbdt") == versions[1]
     with pytest.raises(GateNotPassed, match="was rolled back"):
-        promote(store, versions[3], _report(versions[3]))
+        promote(store, versions[3], make_report(versions[3]))
     assert rollback(store, "venus", "gbdt", AT) == versions[0]
     with pytest.raises(NoChampion, match="nothing to roll back to"):
         rollback(store, "venus", "gbdt", AT)
 
 
 def test_killed_rollback_has_left_already_and_a_second_one_finishes_it(
-    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch
+    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch, make_report: Reports
 ) -> None:
     versions = [register_night(night(day)) for day in (23, 24, 25)]
     for version in versions:
-        promote(store, version, _report(version))
+        promote(store, version, make_report(version))
     with monkeypatch.context() as killed:
         killed.setattr(type(store.client), "set_registered_model_alias", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -170,19 +149,23 @@ def test_killed_rollback_has_left_already_and_a_second_one_finishes_it(
     assert champion(store, "venus", "gbdt") == versions[1]
 
 
-def test_readers_never_get_the_latest_instead_of_the_champion(store: Store, night: Nights, register_night: Registers) -> None:
+def test_readers_never_get_the_latest_instead_of_the_champion(
+    store: Store, night: Nights, register_night: Registers, make_report: Reports
+) -> None:
     first = register_night(night(25))
-    promote(store, first, _report(first))
+    promote(store, first, make_report(first))
     register_night(night(26))
     assert champion(store, "venus", "gbdt") == first
     with pytest.raises(NoChampion):
         champion(store, "venus", "cart")
 
 
-def test_champions_of_clusters_and_kinds_do_not_meet(store: Store, night: Nights, register_night: Registers) -> None:
+def test_champions_of_clusters_and_kinds_do_not_meet(
+    store: Store, night: Nights, register_night: Registers, make_report: Reports
+) -> None:
     versions = [register_night(night(cluster=c, kind=k)) for c in ("venus", "ven.us") for k in ("gbdt", "cart")]
     for version in versions:
-        promote(store, version, _report(version))
+        promote(store, version, make_report(version))
     assert [champion(store, v.cluster, v.kind) for v in versions] == versions
 
 

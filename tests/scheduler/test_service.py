@@ -398,6 +398,14 @@ def test_port_with_a_token_answers_only_those_who_carry_it(
         connection.close()
 
 
+def test_command_line_serves_too() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    shown = subprocess.run(
+        [sys.executable, "-m", "runcast", "serve", "--help"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "--token-file" in shown.stdout
+
+
 def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

@@ -1,0 +1,178 @@
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from runcast.data.cluster import Cluster
+from runcast.evaluation.document import Judged, judge_replay, make_document, verdicts
+from runcast.evaluation.figures import draw_all
+from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.replay import replay, test_rows
+from runcast.evaluation.report import format_metric, in_one_sentence, percent, render_report, to_json, write_atomically
+from runcast.features.table import build
+
+test_rows.__test__ = False  # a function of the product, not a test
+
+CLUSTER = Cluster.model_validate(
+    {
+        "name": "made_up",
+        "description": "<script>alert(1)</script>",
+        "source": {"format": "table", "paths": ["unused"]},
+        "time_zone": "UTC",
+        "training": {"min_jobs": 300, "gbdt": {"trees": 15, "leaves": 7}},
+    }
+)
+NASTY = (
+    "<img src=x onerror=alert(1)>",
+    "$\\frac{1}{0}$",
+    '=HYPERLINK("http://x")',
+    "名前",
+    "a" * 300,
+    "x\ny",
+    "{{ 7 * 7 }}",
+    "&amp;",
+)
+
+
+def judged_of(log: pd.DataFrame, kinds: tuple[str, ...] = ("request", "last_two", "nearest_median", "cart", "gbdt")) -> Judged:
+    matrix = build(log, "calendar", "UTC")
+    done = replay(matrix, test_rows(matrix, 0.2), kinds, CLUSTER.training, "once", UTC)
+    return judge_replay(matrix, done, CLUSTER, draws=20)
+
+
+def page_of(judged: Judged) -> str:
+    return render_report(document_of(judged), draw_all(judged, (0.089, 0.108)))
+
+
+def document_of(judged: Judged) -> dict:
+    found = verdicts(judged, CLUSTER, "2024-04-12", "f00", {"cart": "a", "gbdt": "b"}, {})
+    return make_document(
+        judged, CLUSTER, day="2024-04-12", every="once", fingerprint="f00", feature_version="v", verdicts=found, champions={},
+        libraries={"lightgbm": "4"}, command="runcast evaluate", notes=[],
+    )  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def judged(log: pd.DataFrame) -> Judged:
+    return judged_of(log)
+
+
+@pytest.fixture(scope="module")
+def html(judged: Judged) -> str:
+    return page_of(judged)
+
+
+def test_page_needs_no_network_and_runs_nothing(html: str) -> None:
+    page = Page(html)
+    assert "script" not in page.tags
+    assert page.handlers == []
+    assert len(page.links) == 5
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in page.links)
+    assert not re.search(r"url\(|@import", html)
+
+
+def test_page_says_what_was_found(judged: Judged, html: str) -> None:
+    document, text = document_of(judged), " ".join(" ".join(Page(html).texts).split())
+    for kind in ("cart", "gbdt"):
+        value = document["predictors"][kind]["all"]["error_factor"]
+        assert format_metric(value, BY_NAME["error_factor"]) in text
+        assert document["verdicts"][kind]["results"][0]["sentence"] in text
+        assert percent(document["coverage"][kind]["0.089"]) in text
+    assert "Against Table 2: 8.9 % and 10.8 %" in text
+    assert "on what share of the jobs, chosen by the confidence given at submission" in text
+
+
+def test_names_from_the_log_are_text_and_never_act(log: pd.DataFrame) -> None:
+    nasty = log.assign(group=[NASTY[one % len(NASTY)] for one in range(len(log))])
+    found = judged_of(nasty, ("nearest_median", "cart"))
+    page = page_of(found)
+    parsed = Page(page)
+    assert "script" not in parsed.tags
+    assert parsed.tags.count("img") == 5
+    assert parsed.handlers == []
+    text = "".join(parsed.texts)
+    shown = [name for name in NASTY if f"group:{name}" in text]
+    assert len(shown) == 5  # the largest groups, each as it is written
+    assert "49" not in [one.strip() for one in parsed.texts]
+
+
+def test_description_is_text(html: str) -> None:
+    assert "<script>alert(1)</script>" in "".join(Page(html).texts)
+
+
+def test_figures_are_the_same_bytes_each_time(judged: Judged) -> None:
+    one, two = (draw_all(judged, (0.089,)) for _ in range(2))
+    assert one == two
+    assert all(svg.startswith("<?xml") for svg in one.values())
+
+
+@pytest.mark.parametrize("kinds", [("request",), ("cart",), ("nearest_median", "gbdt")], ids="+".join)
+def test_any_choice_of_predictors_can_be_drawn(log: pd.DataFrame, kinds: tuple[str, ...]) -> None:
+    assert page_of(judged_of(log, kinds))
+
+
+def test_log_of_a_few_equal_jobs_can_be_drawn(make_log: Callable) -> None:
+    few = make_log(jobs=40, days=2)
+    few = few.assign(runtime_s=np.where(few["runtime_s"].notna(), 60.0, np.nan), group=None)
+    assert "could be chance" not in page_of(judged_of(few))  # a week is no evidence: no intervals are given
+
+
+def test_outcome_in_one_sentence(judged: Judged) -> None:
+    document = document_of(judged)
+    for name, factor in (("request", 9.0), ("last_two", 4.0), ("nearest_median", 3.0), ("cart", 3.5), ("gbdt", 2.5)):
+        document["predictors"][name]["all"] = {**document["predictors"][name]["all"], "error_factor": factor, "mdape": 0.4}
+    assert in_one_sentence(document) == (
+        "gbdt is off by a factor of 2.50 (geometric mean over all test jobs), less than the best baseline, nearest_median, "
+        "with 3.00. Half of its forecasts are within 40.0 % of what the job then took."
+    )
+    document["predictors"]["gbdt"]["all"]["error_factor"] = 3.0
+    document["predictors"]["cart"]["all"]["error_factor"] = 3.5
+    assert "no better than the best baseline" in in_one_sentence(document)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.089, "8.9 %"), (0.0, "0.0 %"), (1.5, "150 %"), (163.4, "16,340 %"), (-0.05, "-5.0 %"), (None, "–")]
+)
+def test_shares_are_printed_for_people(value: float | None, text: str) -> None:
+    assert percent(value) == text
+
+
+def test_json_is_strict_and_stable(judged: Judged) -> None:
+    text = to_json(document_of(judged))
+    assert text == to_json(json.loads(text))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        to_json({"value": float("nan")})
+
+
+def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.json"
+    write_atomically(path, "one")
+    write_atomically(path, b"two")
+    assert path.read_text() == "two"
+    assert [one.name for one in path.parent.iterdir()] == ["report.json"]
