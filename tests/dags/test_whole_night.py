@@ -1,0 +1,61 @@
+"""Whole nights run by Airflow itself (`dag.test`): what the DAG leaves behind, and what stops it."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runcast.data.settings import read_settings
+from runcast.night import STAGES, read_night
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+CLUSTER = """
+source: {format: swf, paths: ["%s"]}
+time_zone: Europe/Stockholm
+schedule: "30 2 * * *"
+training: {min_jobs: 100, gbdt: {trees: 20}}
+evaluation: {min_test_jobs: 30}
+"""
+
+# Airflow and its web framework warn of each other's deprecations while a DAG runs in process; ours are errors elsewhere.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def cluster_dag(airflow_home, tmp_path, monkeypatch):
+    """Write a made-up log of 800 jobs over ten days (not the first day of it, if told so) and return its DAG."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    draw = np.random.default_rng(11)
+    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
+    for number in range(800):
+        user = int(draw.integers(1, 5))
+        lines.append(f"{number + 1} {number * 1080} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1")
+    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "tiny.yaml").write_text(CLUSTER % (tmp_path / "log.swf"))
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(tmp_path / "clusters"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return DagBag(dag_folder=str(DAGS)).dags["nightly_tiny"]
+
+
+def test_a_night_in_airflow_leaves_what_the_command_line_does(cluster_dag):
+    run = cluster_dag.test(run_conf={"date": "2026-01-09"})
+    assert run.state == "success"
+    settings = read_settings()
+    records = read_night(settings, "tiny", "2026-01-09")
+    assert list(records) == [stage.name for stage in STAGES]
+    assert Path(os.readlink(settings.bundles / "tiny" / "current")).name == Path(records["export"]["bundle"]).name
+    assert records["ingest"]["last"] == "2026-01-09"
+
+
+def test_a_log_that_is_gone_fails_the_first_stage_without_another_try(cluster_dag, tmp_path):
+    (tmp_path / "log.swf").unlink()
+    run = cluster_dag.test(run_conf={"date": "2026-01-09"})
+    states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+    assert run.state == "failed"
+    assert states["which_day"] == "success"
+    assert states["ingest"] == "failed"
+    assert {states[stage.name] for stage in STAGES[1:]} == {"upstream_failed"}
+    assert not (tmp_path / "var" / "bundles").exists()
