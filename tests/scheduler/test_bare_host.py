@@ -43,7 +43,11 @@ def _packages_of_the_extra() -> set[str]:
             continue
         found.add(name)
         needs = importlib.metadata.requires(name) or []
-        wanted += [re.match(r"[A-Za-z0-9_.-]+", need).group(0) for need in needs if "extra ==" not in need and "python_version" not in need]
+        wanted += [
+            re.match(r"[A-Za-z0-9_.-]+", need).group(0)
+            for need in needs
+            if "extra ==" not in need and "python_version" not in need
+        ]
     return {name.replace("-", "_").lower() for name in found}
 
 
