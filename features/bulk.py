@@ -101,8 +101,7 @@ class _Events:
     def _submissions(self, code: Ints, slots: SlotArrays) -> None:
         walk = self._submitted.by_key(code)
         time = self._jobs.submit_us[walk.job]
-        last = np.append(walk.first[1:], len(time))[: len(walk.first)] - 1
-        n = last - walk.first + 1
+        last, n = walk.first + walk.sizes - 1, walk.sizes
         latest = [np.where(n > k, time[np.maximum(last - k, 0)], np.nan) for k in range(3)]
         is_burst = differs(walk.key)
         is_burst[1:] |= time[1:] - time[:-1] > BURST_GAP_US
@@ -121,19 +120,19 @@ class _Events:
     def _ends(self, code: Ints, slots: SlotArrays) -> None:
         walk = self._ended.by_key(code)
         jobs = walk.job
-        last = np.append(walk.first[1:], len(jobs))[: len(walk.first)] - 1
-        rank = np.arange(len(jobs)) - walk.first[walk.key]
+        last = walk.first + walk.sizes - 1
+        rank = np.arange(len(jobs)) - np.repeat(walk.first, walk.sizes)
         runs, fresh = self._past.runs(jobs, walk.key, rank)
         stats = after_each_end(runs, set(ENDED_STATS))
-        key, n = code[jobs[walk.first]], last - walk.first + 1
+        key, n = code[jobs[walk.first]], walk.sizes
         for name, values in stats.items():
             slots.ready[key, COLUMN[name]] = values[last + 1]
         bits = np.zeros(len(last), np.int64)
         for k in range(RING):
             bits |= np.where(n > k, runs.outcome[np.maximum(last - k, 0)].astype(np.int64) << 2 * k, 0)
         slots.counts[key, RUNS], slots.counts[key, OUTCOMES] = n, bits
-        slots.sums[key, LOGS] = walk.so_far(runs.logs, last)
-        slots.sums[key, SQUARES] = walk.so_far(runs.logs * runs.logs, last)
+        slots.sums[key, LOGS] = walk.so_far(runs.logs)[last]
+        slots.sums[key, SQUARES] = walk.so_far(runs.logs * runs.logs)[last]
         slots.times[key, END] = self._jobs.end_us[jobs[last]]
         slots.times[key, FRESH_SUBMIT] = self._jobs.submit_us[fresh[last]]
 

@@ -143,7 +143,7 @@ def _mode(lags: list[Floats32], rank: Ints, ring_n: Ints) -> tuple[Floats32, Flo
         hits = np.ones(len(rank), np.int8)
         for other, (low, high) in enumerate(bounds):
             if other != k:
-                hits += (lag >= low) & (lag <= high)
+                hits += ((lag >= low) & (lag <= high)).view(np.int8)
         better = (hits > best_hits) & (rank >= k)
         np.copyto(best, lag, where=better)
         np.copyto(best_hits, hits, where=better)

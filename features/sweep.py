@@ -55,7 +55,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Asked:
-    """Submissions of jobs with a key, sorted by key and time: the jobs, and their keys in ascending order."""
+    """Submissions of jobs with a key, sorted by key and time: the jobs, and the codes of their keys, ascending."""
 
     job: Ints
     key: Ints
@@ -93,18 +93,18 @@ class SlotChoice:
     def __init__(self, columns: Columns, count: int) -> None:
         self._columns = columns
         self._filled, self._most = np.zeros(count, np.int8), np.zeros(count, np.int64)
+        self._runs = np.zeros(count, np.int64)
         for slot in SLOTS:
             for name in (f"level_of_{slot}", *(f"{stat}_by_{slot}" for stat in SLOT_STATS)):
                 columns[name][:] = np.nan
 
-    def offer(self, level: Level, runs: Ints) -> "Rows":
-        """Return the jobs that take this level as a slot: those for which it knows more runs than the slot before."""
-        if level.name not in SLOT_LEVELS:
-            return []
-        rows = np.flatnonzero((runs > self._most) & (self._filled < len(SLOTS)))
+    def offer(self, level: Level, job: Ints, runs: Ints) -> "Rows":
+        """Return which of these jobs take this level as a slot: those for which it knows more runs than the slot before."""
+        rows = job[(runs > self._most.take(job)) & (self._filled.take(job) < len(SLOTS))]
+        self._runs[job] = runs
         slot = self._filled[rows]
         self._filled[rows] += 1
-        self._most[rows] = runs[rows]
+        self._most[rows] = self._runs[rows]
         chosen = [(name, rows[slot == at]) for at, name in enumerate(SLOTS)]
         for name, theirs in chosen:
             self._columns[f"level_of_{name}"][theirs] = LEVEL_NAMES.index(level.name)
@@ -140,18 +140,19 @@ class Sweep:
         walk = self._ended.by_key(code)
         is_end = walk.kind == _END
         end, ask = np.flatnonzero(is_end), np.flatnonzero(~is_end)
-        total = np.cumsum(is_end)
-        before = total.take(walk.first) - is_end.take(walk.first)
+        asked = Asked(walk.job.take(ask), walk.key.take(ask))
+        seen = ask - np.arange(len(ask))  # ends before each submission, of its key and of all keys before it
+        begin = np.flatnonzero(differs(asked.key))  # every key is asked for
+        before, asks = walk.first - begin, np.diff(np.append(begin, len(ask)))
         key, job = walk.key.take(end), walk.job.take(end)
-        rank = np.arange(len(end)) - before.take(key)
+        rank = np.arange(len(end)) - np.repeat(before, walk.sizes - asks)
         runs, fresh = self._past.runs(job, key, rank)
         is_slot = level.name in SLOT_LEVELS
         stats = after_each_end(runs, {stat for stat in ENDED_STATS if stat in level.stats or (is_slot and stat in SLOT_STATS)})
-        seen = total.take(ask)
-        asked = Asked(walk.job.take(ask), walk.key.take(ask))
         place = np.full(len(code), len(end) + 1)  # of no key
-        place[asked.job] = np.where(seen > before.take(asked.key), seen, 0)
-        rows = self._slots.offer(level, np.concatenate([[0], rank + 1, [0]]).take(place)) if is_slot else []
+        known = seen - np.repeat(before, asks)
+        place[asked.job] = np.where(known > 0, seen, 0)
+        rows = self._slots.offer(level, asked.job, known) if is_slot else []
         places = [place.take(theirs) for _, theirs in rows]
         for stat, values in stats.items():
             if stat in level.stats:
@@ -175,9 +176,9 @@ class Sweep:
         begin = np.maximum.accumulate(np.where(is_first, at, 0))
         instant = np.maximum.accumulate(np.where(is_first | differs(time), at, 0))
         earlier = instant - begin
-        last = np.maximum(instant - 1, 0)
-        since = np.where(earlier >= 1, (time - time.take(last)) / US, np.nan)
-        third = np.where(earlier >= 3, (time - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
+        last, last_but_two = np.maximum(instant - 1, 0), np.maximum(instant - 3, 0)
+        since, third = (time - time.take(last)) / US, (time - time.take(last_but_two)) / US
+        since[earlier < 1], third[earlier < 3] = np.nan, np.nan
         self._scatter("since_submit_s", level, rows, job, since)
         self._scatter("since_third_s", level, rows, job, third)
         if "submitted_n" in level.stats:
@@ -191,7 +192,7 @@ class Sweep:
         if "gap_s" in level.stats:
             second = np.maximum(instant - 2, 0)
             gap = np.where(earlier >= 2, (time.take(last) - time.take(second)) / US, np.nan)
-            before = np.where(earlier >= 3, (time.take(second) - time.take(np.maximum(instant - 3, 0))) / US, np.nan)
+            before = np.where(earlier >= 3, (time.take(second) - time.take(last_but_two)) / US, np.nan)
             long = np.maximum(gap, before)
             ratio = np.divide(np.minimum(gap, before), long, out=np.where(np.isnan(long), np.nan, 1.0), where=long > 0)
             self._scatter("gap_s", level, rows, job, gap)
@@ -207,32 +208,30 @@ class Sweep:
         """
         jobs = self._jobs
         walk = self._all.by_key(code)
-        ask, is_start = np.flatnonzero(walk.kind == _ASK), walk.kind == _START
+        ask, is_start, is_end = np.flatnonzero(walk.kind == _ASK), walk.kind == _START, walk.kind == _END
         start_us = jobs.start_us.take(walk.job)
-        is_end = walk.kind == _END
         has_run = start_us != OPEN_US
-        change = is_start.astype(np.int64) - (is_end & has_run)
-        gone = (is_start | (is_end & ~has_run)).astype(np.int64)
-        asked, running = walk.job.take(ask), walk.so_far(change, ask)
+        change = is_start.view(np.int8) - (is_end & has_run).view(np.int8)
+        gone = is_start | (is_end & ~has_run)
+        asked, running = walk.job.take(ask), walk.so_far(change).take(ask)
         now_us = jobs.submit_us.take(asked)
-        elapsed = now_us * running - walk.so_far(start_us * change, ask)
+        elapsed = now_us * running - walk.so_far(start_us * change).take(ask)
         mean = np.divide(elapsed, running * US, out=np.full(len(ask), np.nan), where=running > 0)
         latest = np.maximum.accumulate(np.where(is_start, np.arange(len(walk.job)), -1)).take(ask)
         sibling = walk.job.take(np.maximum(latest, 0))
-        still_runs = (latest >= walk.first.take(walk.key.take(ask))) & (jobs.end_us.take(sibling) >= now_us)
+        still_runs = (latest >= np.repeat(walk.first, walk.sizes).take(ask)) & (jobs.end_us.take(sibling) >= now_us)
+        age = np.where(still_runs, (now_us - jobs.start_us.take(sibling)) / US, np.nan)
         self._scatter("running_n", level, rows, asked, running)
-        self._scatter("waiting_n", level, rows, asked, earlier.take(asked) - walk.so_far(gone, ask))
+        self._scatter("waiting_n", level, rows, asked, earlier.take(asked) - walk.so_far(gone).take(ask))
         self._scatter("running_mean_s", level, rows, asked, mean)
-        self._scatter(
-            "running_latest_s", level, rows, asked, np.where(still_runs, (now_us - jobs.start_us.take(sibling)) / US, np.nan)
-        )
+        self._scatter("running_latest_s", level, rows, asked, age)
         if level.parts == ():
             for name, count in (("gpus", jobs.gpu_count), ("cpus", jobs.cpu_count)):
                 units = np.rint(np.nan_to_num(count) * RESOURCE_UNITS).astype(np.int64)
                 of_job = units.take(walk.job)
                 submitted = np.concatenate([[0], np.cumsum(units.take(asked))]).take(earlier.take(asked))
-                self._columns[f"running_{name}"][asked] = walk.so_far(change * of_job, ask) / RESOURCE_UNITS
-                waiting = submitted - walk.so_far(gone * of_job, ask)
+                self._columns[f"running_{name}"][asked] = walk.so_far(change * of_job).take(ask) / RESOURCE_UNITS
+                waiting = submitted - walk.so_far(gone * of_job).take(ask)
                 self._columns[f"waiting_{name}"][asked] = waiting / RESOURCE_UNITS
 
     def _scatter(self, stat: str, level: Level, rows: Rows, job: Ints, values: NDArray[np.generic]) -> None:

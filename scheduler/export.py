@@ -105,7 +105,7 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
     if not latest.num_rows:
         return 0
     predictor = Predictor.load(bundle, may_be_expired=True)
-    again = _submitted_again(latest, moment_of(predictor.manifest.data_cut))
+    again = submitted_again(latest, moment_of(predictor.manifest.data_cut))
     expected = score_matrix(load_scorer(model, feature_version()), features_beside(jobs, again, cluster))
     for at, job in enumerate(as_mappings(again)):
         found = predictor.answer(job)
@@ -127,7 +127,7 @@ def features_beside(jobs: pa.Table, asked: pa.Table, cluster: Cluster) -> Matrix
     return matrix.take(np.arange(jobs.num_rows, jobs.num_rows + asked.num_rows))
 
 
-def _submitted_again(jobs: pa.Table, cut: datetime) -> pa.Table:
+def submitted_again(jobs: pa.Table, cut: datetime) -> pa.Table:
     """Return the jobs as if they were submitted at the cut: nothing has become of them, and their keys are new."""
     at = pa.scalar(cut, pa.timestamp("us", tz="UTC"))
     values: Mapping[str, Any] = {

@@ -2,7 +2,14 @@
 
 import datetime as dt
 import json
+import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +166,63 @@ def test_signature_takes_what_schedulers_lack(
     model = load("models:/runcast-demo-gbdt@champion")
     assert (model.predict(frame)["p50_s"] >= 1).all()
     assert {c.type.name for c in model.metadata.signature.inputs} == {"double", "string"}
+
+
+@pytest.mark.slow
+def test_mlflow_serves_the_same_answers_over_http(
+    nights: list[dict[str, dict[str, Any]]], home: Settings, cluster: Cluster
+) -> None:
+    """`mlflow models serve` of the registered version, without a network: JSON in, the bundle's answers out."""
+    bundle = resolve(home.bundles / cluster.name)
+    name, _, number = str(read_manifest(bundle).registered).partition("/")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [
+        str(Path(sys.executable).parent / "mlflow"),
+        "models",
+        "serve",
+        "-m",
+        f"models:/{name}/{number}",
+        "--env-manager",
+        "local",
+    ]
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": home.tracking_uri,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    with (home.home / "serve.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "-p", str(port), "-w", "1"], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        asked: list[dict[str, Any]] = [ASKED, {"submit_time": "2026-04-02T00:00:00Z", "user": None, "gpu_count": 0.5}]
+        answers = _post_when_ready(port, {"dataframe_records": asked})["predictions"]
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+    predictor = Predictor.load(bundle, may_be_expired=True)
+    assert answers == [predictor.predict({name: value for name, value in told.items() if value is not None}) for told in asked]
+
+
+def _post_when_ready(port: int, content: dict[str, Any], seconds: float = 120) -> dict[str, Any]:
+    deadline = time.monotonic() + seconds
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", "/invocations", json.dumps(content), {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            found: dict[str, Any] = json.loads(reply.read())
+            assert reply.status == 200, found
+            return found
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)
+        finally:
+            connection.close()
 
 
 def test_champion_folder_is_fetched_where_training_left_none(
