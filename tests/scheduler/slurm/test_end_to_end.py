@@ -236,11 +236,11 @@ def test_the_second_jobs_carry_good_forecasts_and_the_short_ones_start_first(wor
             train_s[USERS.index(user) % 2].append(forecast_s)
     assert mean(train_s[1]) > mean(train_s[0])  # who runs it matters
 
-    starts = {name: [int(records[n]["Start"]) for n in forecasts_s if world.second[n][1] == name] for name in SLEEP_S}
-    begin = min(starts["prep"])
-    mean_start_s = {name: mean(times) - begin for name, times in starts.items()}
-    assert mean_start_s["prep"] <= mean_start_s["eval"] < mean_start_s["render"]
-    assert max(starts["prep"]) <= min(starts["render"])
+    started = [(forecast_s, int(records[number]["Start"])) for number, forecast_s in forecasts_s.items()]
+    pairs = [start <= later for forecast_s, start in started for longer_s, later in started if forecast_s < longer_s]
+    assert sum(pairs) >= 0.95 * len(pairs)
+    waits_s = [start - min(start for _, start in started) for _, start in started]
+    assert max(waits_s) >= 3  # there was not room for all at once
 
     assert median(times_ms) < 10
     assert max(times_ms) < BOUND_MS
