@@ -1,8 +1,8 @@
 """The whole way on a real Slurm: jobs through sbatch, accounting, log, night, bundle, service, and jobs through sbatch again.
 
-The first jobs run while nobody answers. Their accounting is told as yesterday's (a night ends at midnight, and a test cannot wait for
-one), a night is run on it, and the service answers for the second jobs. Then the service is killed, stopped, replaced by noise and
-given a damaged bundle: no job may notice.
+The first jobs run while nobody answers. Their accounting is told as that of the days before, each round as a day (a night ends at
+midnight, and a test cannot wait for eight), a night is run on it, and the service answers for the second jobs. Then the service is
+killed, stopped, replaced by noise and given a damaged bundle: no job may notice.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +55,7 @@ source:
   paths: ["{log}/sacct-*.txt"]
 time_zone: UTC
 gpus_tracked: true
-training: {{min_jobs: 50, gbdt: {{trees: 100, leaves: 15, learning_rate: 0.2, min_data_in_leaf: 5}}, cart: {{min_samples_leaf: 5}}}}
+training: {{min_jobs: 20, gbdt: {{trees: 100, leaves: 15, learning_rate: 0.2, min_data_in_leaf: 5}}, cart: {{min_samples_leaf: 5}}}}
 evaluation:
   min_test_jobs: 20
   gates: [{{metric: error_factor, at_most: 10, than_best_baseline: false}}]
@@ -80,7 +80,7 @@ class World:
     def bundles(self) -> Path:
         return self.home / "bundles" / "onenode"
 
-    def commands(self, command: "list[str] | tuple[str, ...]") -> str:
+    def commands(self, command: Sequence[str]) -> str:
         return run(command, 60.0, self.node.environment)
 
     def accounting(self, jobs: dict[int, tuple[str, str]]) -> dict[int, dict[str, str]]:
@@ -104,7 +104,10 @@ def sleep_s(user: str, name: str) -> int:
 
 def submit(node: OneNode, user: str, name: str) -> int:
     gpus = ["--gres=gpu:1"] if name == "train" else []
-    return node.submit(f"--job-name={name}", "--time=5", *gpus, user=user, script=f"sleep {sleep_s(user, name)}")
+    folder = node.folder / name  # each kind of work in a folder of its own, as people have it
+    folder.mkdir(exist_ok=True)
+    options = (f"--job-name={name}", "--time=5", f"--chdir={folder}", *gpus)
+    return node.submit(*options, user=user, script=f"sleep {sleep_s(user, name)}")
 
 
 def submit_all(node: OneNode, runs: int) -> dict[int, tuple[str, str]]:
@@ -126,17 +129,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def nightly(world: World) -> None:
-    """Write the log as the feeder does, with every time a day earlier, and run the night of yesterday on it."""
+    """Write the log as the feeder does, with each round of jobs on a day of its own, and run the night of yesterday on it."""
+    rounds = {str(number): at // (len(USERS) * len(SLEEP_S)) for at, number in enumerate(world.first)}
+    times, id_at = {FIELDS.index(name) for name in ("Submit", "Start", "End")}, FIELDS.index("JobIDRaw")
 
-    def a_day_earlier(command: "list[str] | tuple[str, ...]") -> str:
-        text = world.commands(command)
-        times = {FIELDS.index(name) for name in ("Submit", "Start", "End")}
-        lines = [line.split("\x1f") for line in text.splitlines()]
-        moved = [[str(int(v) - DAY_S) if at in times and v.isdigit() else v for at, v in enumerate(line)] for line in lines]
-        return "".join("\x1f".join(line) + "\n" for line in moved)
+    def day_by_day(command: Sequence[str]) -> str:
+        lines = [line.split("\x1f") for line in world.commands(command).splitlines()]
+        for line in lines:
+            earlier_s = (RUNS - rounds[line[id_at]]) * DAY_S
+            line[:] = [str(int(value) - earlier_s) if at in times and value.isdigit() else value for at, value in enumerate(line)]
+        return "".join("\x1f".join(line) + "\n" for line in lines)
 
     now = time.time()
-    write_log(world.home / "log", lambda command: a_day_earlier(list(command)), now, days=2)
+    write_log(world.home / "log", day_by_day, now, days=RUNS + 2)
     clusters = world.home / "clusters"
     clusters.mkdir()
     (clusters / "onenode.yaml").write_text(CLUSTER.format(log=world.home / "log"))
@@ -231,11 +236,11 @@ def test_the_second_jobs_carry_good_forecasts_and_the_short_ones_start_first(wor
             train_s[USERS.index(user) % 2].append(forecast_s)
     assert mean(train_s[1]) > mean(train_s[0])  # who runs it matters
 
-    starts = {name: [int(records[n]["Start"]) for n in forecasts_s if world.second[n][1] == name] for name in SLEEP_S}
-    begin = min(starts["prep"])
-    mean_start_s = {name: mean(times) - begin for name, times in starts.items()}
-    assert mean_start_s["prep"] <= mean_start_s["eval"] < mean_start_s["render"]
-    assert max(starts["prep"]) <= min(starts["render"])
+    started = [(forecast_s, int(records[number]["Start"])) for number, forecast_s in forecasts_s.items()]
+    pairs = [start <= later for forecast_s, start in started for longer_s, later in started if forecast_s < longer_s]
+    assert sum(pairs) >= 0.95 * len(pairs)
+    waits_s = [start - min(start for _, start in started) for _, start in started]
+    assert max(waits_s) >= 3  # there was not room for all at once
 
     assert median(times_ms) < 10
     assert max(times_ms) < BOUND_MS
@@ -248,9 +253,7 @@ def test_what_the_feeder_tells_is_known_at_the_next_submission(world: World, tmp
                  "node_count": 1, "time_limit_s": 300}  # fmt: skip
         number = world.node.submit("--job-name=brand-new", "--time=5", user="games", script="sleep 3")
         world.accounting({number: ("games", "brand-new")})
-        report = tell_events(
-            memory, client, lambda command: world.commands(list(command)), time.time() + 1, 600.0, gpus_tracked=True
-        )
+        report = tell_events(memory, client, world.commands, time.time() + 1, 600.0, gpus_tracked=True)
         assert report.refused == 0
         told = client.predict({**asked, "submit_time": time.time() + 2})
         assert told["n_history"] >= 1
@@ -269,7 +272,7 @@ def test_a_faulty_service_costs_no_job(world: World, tmp_path: Path, fault: str)
     for number in numbers:
         shown = node.run("scontrol", "show", "job", str(number)).stdout
         assert "JobState=COMPLETED" in shown
-        assert "runcast" not in shown
+        assert "runcast p50=" not in shown
     assert max(asking_ms(log)) < BOUND_MS
 
 
