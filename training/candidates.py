@@ -6,6 +6,7 @@ where the runtime lies within 25 % of it, that is where ln(runtime / value) lies
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +59,13 @@ _VALUES, _ELAPSED, _LIMIT, _TIMES, _AS_IS = (
 #: Names of the columns of `Candidates.described`.
 COLUMNS: tuple[str, ...] = (
     "candidate", "value", "over_p50", "over_limit", "candidates_inside", "candidates_below", "candidates_above",
-    *(f"{stat}_{step}" for stat in ("ring_inside", "ring_near", "first_inside", "over_last") for step in range(1, STEPS + 1)),
+    *(f"{stat}_{step}" for stat in ("ring_inside", "ring_near", "first_inside", "over_last", "followed") for step in range(1, STEPS + 1)),
     *(f"over_{name}" for name in _BLOCKS[1]),
-    "p50", "limit", *_BLOCKS[3], *_BLOCKS[4],
+    "p50", "limit", *(f"steady_{step}" for step in range(1, STEPS + 1)), *_BLOCKS[3], *_BLOCKS[4],
 )  # fmt: skip
-_STEP_COLUMNS = [slice(7 + STEPS * at, 7 + STEPS * (at + 1)) for at in range(4)]
-_OVER_ELAPSED = slice(7 + STEPS * 4, 7 + STEPS * 6)
-_OWN = slice(7 + STEPS * 6, len(COLUMNS))
+_STEP_COLUMNS = [slice(7 + STEPS * at, 7 + STEPS * (at + 1)) for at in range(5)]
+_OVER_ELAPSED = slice(7 + STEPS * 5, 7 + STEPS * 7)
+_OWN = slice(7 + STEPS * 7, len(COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,13 @@ class Candidates:
     values: NDArray[np.float32]
     rings: NDArray[np.float32]  # (n, STEPS, RING)
     elapsed: NDArray[np.float32]  # (n, 2 * STEPS): how long running jobs of the slots have run
+    alike: NDArray[np.bool_]  # (n, STEPS, RING - 1): whether the run before each but the oldest was like the latest
     own: NDArray[np.float32]  # (n, k): the same beside every candidate
+
+    @cached_property
+    def alike_n(self) -> NDArray[np.float64]:
+        count = self.alike.sum(2)
+        return np.where(count > 0, count, np.nan)
 
     def described(self) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Return which candidates exist, (n, CANDIDATES), and float32 (existing, len(COLUMNS)): one row for each, job by job."""
@@ -99,6 +106,7 @@ class Candidates:
                 (np.abs(off) <= NEAR).sum(2) / runs,
                 np.where(inside.any(2), inside.argmax(2), RING),
                 -off[:, :, 0],
+                (self.alike[job] & inside[:, :, :-1]).sum(2) / self.alike_n[job],
             ),
             strict=True,
         ):
@@ -119,8 +127,17 @@ def candidates(inputs: Inputs, p50_log: Floats) -> Candidates:
     cap = np.where(np.isnan(most), np.float32(np.inf), most)[:, None]
     values = np.minimum(np.maximum(values, np.float32(0)), cap)  # NaN stays
     times = np.log1p(np.maximum(asked[:, _TIMES], np.float32(0)))
-    own = np.concatenate([p50, limit, times, asked[:, _AS_IS]], 1)
-    return Candidates(values, of_slots[:, :, :RING], log_of(asked[:, _ELAPSED]), own)
+    rings = of_slots[:, :, :RING]
+    alike = _is_like(rings[:, :, 1:], rings[:, :, :1])
+    steady = _is_like(rings[:, :, 1:], rings[:, :, :-1]).sum(2) / np.maximum((~np.isnan(rings[:, :, 1:])).sum(2), 1)
+    own = np.concatenate([p50, limit, steady.astype(np.float32), times, asked[:, _AS_IS]], 1)
+    return Candidates(values, rings, log_of(asked[:, _ELAPSED]), alike, own)
+
+
+def _is_like(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.bool_]:
+    off = one - other
+    like: NDArray[np.bool_] = (off >= LOW) & (off <= HIGH)
+    return like
 
 
 def is_right(value_log: NDArray[np.floating], runtime_log: NDArray[np.floating]) -> NDArray[np.bool_]:
