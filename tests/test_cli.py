@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from runcast.cli import app, main
+from runcast.night import MODEL_KINDS
+from runcast.training.kinds import MODELS
 
 CLUSTER = """
 description: A made-up log of three users
@@ -139,11 +141,12 @@ def mdape(table, predictor):
 
 def test_status_shows_the_latest_night(run, night):
     rows = json.loads(run("status", "--json").stdout)
-    assert {(row["cluster"], row["day"], row["model"]) for row in rows} == {
-        ("small", "2026-01-11", "cart"),
-        ("small", "2026-01-11", "gbdt"),
-    }
+    assert [(row["cluster"], row["day"], row["model"]) for row in rows] == [("small", "2026-01-11", kind) for kind in MODEL_KINDS]
     assert "small" in run("status").stdout
+
+
+def test_every_kind_of_model_has_its_stage():
+    assert MODEL_KINDS == MODELS
 
 
 def test_the_report_stands_where_the_night_says(home, night):

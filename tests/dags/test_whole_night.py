@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from runcast.data.settings import read_settings
 from runcast.night import STAGES, read_night
 
@@ -30,7 +31,9 @@ def cluster_dag(airflow_home, tmp_path, monkeypatch):
     lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
     for number in range(800):
         user = int(draw.integers(1, 5))
-        lines.append(f"{number + 1} {number * 1080} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1")
+        lines.append(
+            f"{number + 1} {number * 1080} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
+        )
     (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "tiny.yaml").write_text(CLUSTER % (tmp_path / "log.swf"))
