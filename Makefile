@@ -26,7 +26,7 @@ ui: setup ## Airflow and MLflow on loopback; Ctrl-C stops both
 	@$(BIN)/python dags/local_ui.py
 
 test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real logs)
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: setup ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

@@ -1,6 +1,5 @@
 """Whole nights run by Airflow itself (`dag.test`): what the DAG leaves behind, and what stops it."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +48,7 @@ def test_a_night_in_airflow_leaves_what_the_command_line_does(cluster_dag):
     settings = read_settings()
     records = read_night(settings, "tiny", "2026-01-09")
     assert list(records) == [stage.name for stage in STAGES]
-    assert Path(os.readlink(settings.bundles / "tiny" / "current")).name == Path(records["export"]["bundle"]).name
+    assert (settings.bundles / "tiny" / "current").readlink().name == Path(records["export"]["bundle"]).name
     assert records["ingest"]["last"] == "2026-01-09"
 
 
