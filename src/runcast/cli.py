@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from runcast import night, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
-from runcast.data.errors import QualityStop, RuncastError
+from runcast.data.errors import QualityStop, RuncastError, SourceError
 from runcast.data.settings import Settings, read_settings
 
 app = typer.Typer(
@@ -285,7 +285,10 @@ def _default_day(cluster: Cluster, settings: Settings) -> str:
     from runcast.data.lake import Lake
 
     load(cluster, settings, first=None, last=None)
-    return max(Lake(settings.lake).dates(cluster.name))
+    dates = Lake(settings.lake).dates(cluster.name)
+    if not dates:
+        raise SourceError(f"{cluster.name}: no job in this log has ended, so there is no night to run; name one with --date")
+    return max(dates)
 
 
 def _day(text: str | None) -> dt.date | None:
