@@ -211,6 +211,27 @@ def replay(
 
 
 @app.command()
+def accuracy(
+    out_file: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("docs/accuracy.md"),
+    clusters: Annotated[list[str] | None, typer.Argument(help="Logs to replay; default: every public one.")] = None,
+) -> None:
+    """Replay many logs and write the table of every predictor's errors: docs/accuracy.md."""
+    from runcast.accuracy import replay_beside, write_page
+
+    settings = read_settings()
+    known = read_clusters(settings.clusters)
+    chosen = clusters or [name for name, one in known.items() if not one.refused and "RUNCAST_TRACES" in one.source.paths[0]]
+    documents = []
+    for name in chosen:
+        find_cluster(settings.clusters, name)
+        with _progress(f"replaying {name}", False):
+            documents.append(json.loads(replay_beside(name)))
+        err.print(f"  {name}: {documents[-1]['jobs']} test jobs")
+    write_page(out_file, documents)
+    out.print(f"written: {out_file}")
+
+
+@app.command()
 def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
     """Write the champion's bundle for the scheduler and point `current` at it."""
     settings, chosen = _open(cluster)
