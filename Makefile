@@ -8,7 +8,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test lint format bench accuracy clean
+.PHONY: help setup run ui test lint format bench nights accuracy clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ format: setup ## put the code in one form
 
 bench: setup ## the benchmarks, with their ratios and percentiles
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+nights: setup ## one night on every public log (RUNCAST_TRACES), one line each
+	@mkdir -p $(RUNCAST_HOME)
+	@for file in $$(grep -l RUNCAST_TRACES data/clusters/*.yaml); do name=$$(basename $$file .yaml); \
+	  grep -q '^refused:' $$file && continue; \
+	  $(BIN)/runcast nightly --cluster $$name >"$(RUNCAST_HOME)/$$name.txt" 2>&1 && echo "$$name: done" || { echo "$$name: failed, see $(RUNCAST_HOME)/$$name.txt"; exit 1; }; done
 
 accuracy: setup ## replay every public log (RUNCAST_TRACES) and rewrite docs/accuracy.md
 	@$(BIN)/runcast accuracy
