@@ -389,7 +389,7 @@ def test_failures_are_logged_once_and_then_not_asked_for_a_while(lua: Lua, tmp_p
         ("{sokcet='/run/s'}", "unknown setting sokcet"),
         ("{note='coment'}", "setting note cannot be coment"),
         ("{timeout_ms='20'}", "setting timeout_ms cannot be 20"),
-        ("{timeout_ms=10000}", "setting timeout_ms must lie from 1 to 1000, not 5000"),
+        ("{timeout_ms=5000}", "setting timeout_ms must lie from 1 to 1000, not 5000"),
         ("{order='priority', priority_top=100}", "priority_top must exceed 32 x order_points"),
     ],
 )
