@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from runcast.cli import app
 from typer.testing import CliRunner
+
+from runcast.cli import app
 
 pytestmark = [pytest.mark.traces, pytest.mark.slow]
 
