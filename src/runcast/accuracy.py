@@ -37,7 +37,7 @@ def _rows(document: Document) -> list[str]:
         min(f[2] for f in figures.values()),
         max(f[3] for f in figures.values()),
     )
-    rows = []
+    rows: list[str] = []
     for name, found in figures.items():
         shown = [_bold(f"{value:.3f}", value == top and value > 0) for value, top in zip(found, best, strict=False)]
         first = (document["cluster"], str(document["jobs"])) if not rows else ("", "")
