@@ -14,7 +14,7 @@ from runcast.training.cart import fit_cart
 from runcast.training.comparisons import Helios, Mlaas, fit_helios, fit_mlaas
 from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
 from runcast.training.forecast import Floats, Inputs
-from runcast.training.gbdt import fit_gbdt
+from runcast.training.gbdt import fit_gbdt, without_dates
 from runcast.training.runcast import fit_runcast
 from runcast.training.scoring import Rule
 
@@ -78,8 +78,10 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "gbdt",
         "model",
-        "gradient-boosted trees (LightGBM) on all features",
-        lambda inputs, runtime_s, training: fit_gbdt(inputs, runtime_s, training.gbdt, training.seed, training.threads),
+        "gradient-boosted trees (LightGBM) on all features but dates",
+        lambda inputs, runtime_s, training: fit_gbdt(
+            without_dates(inputs), runtime_s, training.gbdt, training.seed, training.threads
+        ),
         lambda training: {**training.gbdt.model_dump(), "seed": training.seed},
     ),
     Kind(

@@ -7,7 +7,7 @@ import pytest
 from runcast.data.cluster import GbdtParameters
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Inputs
-from runcast.training.gbdt import fit_gbdt
+from runcast.training.gbdt import fit_gbdt, without_dates
 
 PARAMETERS = GbdtParameters(trees=60, leaves=15)
 
@@ -38,6 +38,12 @@ def test_surer_jobs_are_more_often_right() -> None:
     rule = fit_gbdt(inputs, runtime_s, PARAMETERS, seed=1, threads=1)
     confidence = rule.forecast(Inputs(("noisy",), np.array([[0], [2], [5], [9]], np.float32), np.full(4, np.nan))).confidence
     assert (np.diff(confidence) < 0).all()
+
+
+def test_dates_are_left_out() -> None:
+    names = ("hour_of_day", "month_day", "weekday", "month")
+    left = without_dates(Inputs(names, np.array([[1, 2, 3, 4]], np.float32), np.array([np.nan])))
+    assert (left.names, left.values.tolist()) == (("hour_of_day", "weekday"), [[1.0, 3.0]])
 
 
 def test_same_jobs_and_seed_give_the_same_bytes(make_jobs: Callable) -> None:
