@@ -28,11 +28,10 @@ from runcast.evaluation.replay import CADENCES, Cadence, Progress, predictions_t
 from runcast.evaluation.replay import replay as answer_in_order
 from runcast.evaluation.report import render_report, to_json, write_atomically
 from runcast.features.catalog import COLUMNS_READ, feature_version
-from runcast.features.job import read_matrix
 from runcast.features.matrix import Matrix
 from runcast.features.table import build
 from runcast.training.errors import NotEnoughJobs
-from runcast.training.job import fingerprint, folder_sha256, model_folder
+from runcast.training.job import fingerprint, folder_sha256, model_folder, read_night
 from runcast.training.kinds import PREDICTORS
 
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn")
@@ -83,7 +82,7 @@ def evaluate(
     were not built, UnknownNumber where a gate asks for what is not measured. A log with nothing to test on gets a report that says
     so, and verdicts that failed.
     """
-    matrix = read_matrix(cluster, settings, day)
+    matrix = read_night(cluster, settings, day)
     night, seen = day.isoformat(), fingerprint(matrix)
     command = f"runcast evaluate --cluster {cluster.name} --date {night}"
     folder = settings.reports / cluster.name / night

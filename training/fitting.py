@@ -45,19 +45,22 @@ def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training
     learned = matrix.take(rows)
     encoder = Encoder.fit(learned) if any(find_predictor(kind).is_model for kind in kinds) else None
     plain, encoded = _inputs(learned, encoder)
-    fitted: dict[str, Fitted] = {}
-    compared: dict[str, Mlaas | Helios] = {}
-    for kind in kinds:
-        if find_predictor(kind).role == "comparison":
-            found = fit_comparison(kind, learned, plain, training)
-            if isinstance(found, Fitted):
-                fitted[kind] = found
-            else:
-                compared[kind] = found
-        else:
-            inputs = plain if find_kind(kind).is_baseline else encoded
-            fitted[kind] = fit(kind, inputs, learned.ended.runtime_s, training)
-    return Fit(cut_us, rows, encoder, fitted, compared)
+    found = {kind: fit_comparison(kind, learned, plain, training) for kind in kinds if find_predictor(kind).role == "comparison"}
+    del learned  # of its features the encoded ones are a second copy: held for nothing while models are fitted
+    runtime_s = matrix.ended.runtime_s[rows]
+    fitted = {
+        kind: fit(kind, plain if find_kind(kind).is_baseline else encoded, runtime_s, training)
+        for kind in kinds
+        if find_predictor(kind).role != "comparison"
+    }
+    fitted |= {kind: one for kind, one in found.items() if isinstance(one, Fitted)}
+    return Fit(
+        cut_us,
+        rows,
+        encoder,
+        {kind: fitted[kind] for kind in kinds if kind in fitted},
+        {kind: one for kind, one in found.items() if not isinstance(one, Fitted)},
+    )
 
 
 def answer(fit: Fit, matrix: Matrix) -> dict[str, Forecast]:
