@@ -115,10 +115,10 @@ def read_manifest(bundle: Path) -> Manifest:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BundleMissing(f"{bundle}: no bundle here (no {MANIFEST}). Write one with `runcast export`.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BundleDamaged(f"{path}: cannot be read ({error}). {_HOW_TO_MEND}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise BundleDamaged(f"{path}: no format_version. {_HOW_TO_MEND}")
     if version > FORMAT_VERSION:
         raise BundleTooNew(f"{path}: format {version}, this program reads up to {FORMAT_VERSION}. Update runcast on this host.")
@@ -156,6 +156,8 @@ def check_files(bundle: Path, manifest: Manifest) -> None:
     """Raise BundleDamaged unless the bundle holds exactly the files listed, each with its size and hash."""
     listed = {file.path: file for file in manifest.files}
     present = {p.relative_to(bundle).as_posix(): p for p in bundle.rglob("*") if p.is_symlink() or not p.is_dir()}
+    if (bundle / MANIFEST).is_symlink():
+        raise BundleDamaged(f"{bundle}: {MANIFEST} is a link, not a file of the bundle. {_HOW_TO_MEND}")
     for path in sorted((listed.keys() | present.keys()) - {MANIFEST}):
         if path not in present:
             raise BundleDamaged(f"{bundle}: {path} is missing. {_HOW_TO_MEND}")
@@ -173,7 +175,10 @@ def resolve(folder: Path) -> Path:
     if (folder / MANIFEST).exists():
         return folder.resolve()
     if (folder / CURRENT).is_symlink():
-        return (folder / CURRENT).resolve()
+        try:
+            return (folder / CURRENT).resolve()
+        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, up to Python 3.12
+            raise BundleDamaged(f"{folder / CURRENT}: leads nowhere ({error}). {_HOW_TO_MEND}") from error
     raise BundleMissing(f"{folder}: no bundle here (neither {MANIFEST} nor a {CURRENT} link). Write one with `runcast export`.")
 
 
@@ -246,11 +251,15 @@ def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
         raise BundleDamaged(f"{path}: keys missing or unknown: {', '.join(differing)}. {_HOW_TO_MEND}")
     try:
         files = tuple(File(str(f["path"]), str(f["sha256"]), int(f["size_bytes"])) for f in content["files"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BundleDamaged(f"{path}: files: {error!r}. {_HOW_TO_MEND}") from error
     for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered"}:
         if not isinstance(content[name], str):
             raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {_HOW_TO_MEND}")
+    if not isinstance(content["gpus_tracked"], bool):
+        raise BundleDamaged(f"{path}: gpus_tracked: expected true or false, found {content['gpus_tracked']!r}. {_HOW_TO_MEND}")
+    if not isinstance(content["registered"], str | None):
+        raise BundleDamaged(f"{path}: registered: expected text or null, found {content['registered']!r}. {_HOW_TO_MEND}")
     return Manifest(**{**content, "files": files})
 
 
@@ -272,7 +281,8 @@ def _is_plain(path: str) -> bool:
 def _refuse_no_moment(name: str, text: str) -> None:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment_of(text)  # overflows at either end of the calendar
+    except (ValueError, OverflowError):
         raise BundleDamaged(f"manifest: {name}: {text!r} is not a time in ISO 8601") from None
     if moment.tzinfo is None:
         raise BundleDamaged(f"manifest: {name}: {text!r} has no time zone")

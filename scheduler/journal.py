@@ -17,6 +17,8 @@ from runcast.scheduler.errors import JournalError
 
 Event = dict[str, Any]
 
+_READ_AT_ONCE = 1 << 26  # bytes
+
 
 class Journal:
     """An open journal; one process writes it. Raises JournalError where another has it open or the disk refuses."""
@@ -24,26 +26,36 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or make the journal and drop a cut-off end."""
         self.path = path
-        self._lock = _lock(path)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
-        events, self.damaged_lines, self._size = _read(path.read_bytes())
-        self.count = len(events)
-        os.ftruncate(self._file, self._size)
-        os.lseek(self._file, self._size, os.SEEK_SET)
-        _flush_folder(path.parent)
+        try:
+            self._lock = _lock(path)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+            self._size = os.fstat(self._file).st_size
+            events, self.damaged_lines, self._size = _read(self._content())
+            self.count = len(events)
+            self._cut_back()
+            _flush_folder(path.parent)
+        except OSError as error:
+            raise JournalError(
+                f"{path}: the journal cannot be opened ({error.strerror}). Name a file that may be written with --journal."
+            ) from error
 
     @property
     def size_bytes(self) -> int:
         return self._size
 
     def read(self) -> list[Event]:
-        """Return all events, oldest first."""
-        return _read(self.path.read_bytes())[0]
+        """Return all events, oldest first; also where somebody has removed the file meanwhile."""
+        try:
+            return _read(self._content())[0]
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def append(self, events: Sequence[Event]) -> None:
         """Write the events and flush them to disk together; after a JournalError none of them is kept."""
         data = b"".join(map(_line, events))
         try:
+            if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
+                self._replace(self._content())
             written = 0
             while written < len(data):
                 written += os.write(self._file, data[written:])
@@ -58,30 +70,45 @@ class Journal:
 
     def keep(self, is_wanted: Callable[[Event], bool]) -> int:
         """Drop the events that are not wanted any more, in one step; return how many were dropped."""
-        events, _, _ = _read(self.path.read_bytes())
+        events = self.read()
         wanted = [event for event in events if is_wanted(event)]
         if len(wanted) == len(events):
             return 0
-        beside = self.path.with_name(f".{self.path.name}.writing")
-        data = b"".join(map(_line, wanted))
         try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
+            self._replace(b"".join(map(_line, wanted)))
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise JournalError(f"{self.path}: could not be shortened ({error.strerror}). It is kept as it was.") from error
-        _flush_folder(self.path.parent)
-        os.close(self._file)
-        self._file = os.open(self.path, os.O_RDWR)
-        self._size, self.count = os.lseek(self._file, 0, os.SEEK_END), len(wanted)
+        self.count = len(wanted)
         return len(events) - len(wanted)
 
     def close(self) -> None:
         os.close(self._file)
         os.close(self._lock)
+
+    def _content(self) -> bytes:
+        """Return what the open file holds, whatever has become of its name."""
+        parts: list[bytes] = []
+        while part := os.pread(self._file, _READ_AT_ONCE, sum(map(len, parts))):
+            parts.append(part)
+        return b"".join(parts)[: self._size]
+
+    def _replace(self, data: bytes) -> None:
+        """Put a file that holds `data` in the journal's place, in one step."""
+        beside = self.path.with_name(f".{self.path.name}.writing")
+        file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(file, data[written:])
+            os.fsync(file)
+            beside.replace(self.path)
+        except OSError:
+            os.close(file)
+            beside.unlink(missing_ok=True)
+            raise
+        os.close(self._file)
+        self._file, self._size = file, len(data)
+        _flush_folder(self.path.parent)
 
     def _cut_back(self) -> None:
         os.ftruncate(self._file, self._size)

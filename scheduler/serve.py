@@ -16,14 +16,17 @@ from pathlib import Path
 
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runcast.data.errors import RuncastError
+from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
 from runcast.scheduler.service import Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_CONNECTIONS = 512  # a scheduler needs a handful; beyond it, requests are answered 503 instead of piling up
+SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; idle ones are closed sooner, by uvicorn
 SHORTEST_TOKEN = 16  # characters
 SWITCH_EVERY_S = 0.0005  # a bundle being loaded in its thread gives way to a request this soon
 
@@ -76,13 +79,24 @@ def serve(
         raise ServeError(f"--host {host} is not this machine's loopback: give --token-file, or use --socket")
     token = None if token_file is None else read_token(token_file)
     sys.setswitchinterval(SWITCH_EVERY_S)
-    events = Journal(journal or bundles / "events.journal")
+    events = Journal(_journal_path(bundles, journal))
     listening = _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0)
     try:
         with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(Service(bundles, events, token=token), opened))
     finally:
         events.close()
+
+
+def _journal_path(bundles: Path, journal: Path | None) -> Path:
+    """Return where events are kept: as asked, else beside the bundles; never in a bundle, which a stray file makes damaged."""
+    if journal is None:
+        inside = (bundles / MANIFEST).exists()
+        return (bundles.resolve().parent if inside else bundles) / "events.journal"
+    inside_of = next((folder for folder in journal.resolve().parents if (folder / MANIFEST).exists()), None)
+    if inside_of is not None:
+        raise ServeError(f"--journal {journal}: lies in the bundle {inside_of}, which must not be changed; put it beside")
+    return journal
 
 
 def read_token(path: Path) -> str:
@@ -100,7 +114,7 @@ def read_token(path: Path) -> str:
 
 async def _run(service: Service, listening: socket.socket) -> None:
     config = uvicorn.Config(
-        service, http="httptools", ws="none", lifespan="on", access_log=False, log_config=None,
+        service, http=Bounded, ws="none", lifespan="on", access_log=False, log_config=None,
         server_header=False, date_header=False, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=10,
     )  # fmt: skip
     for stop in (
@@ -111,9 +125,38 @@ async def _run(service: Service, listening: socket.socket) -> None:
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
+class Bounded(HttpToolsProtocol):
+    """A connection that is closed where nothing whole comes of it in time: half a request, or an answer nobody reads.
+
+    Without it, connections that say nothing would fill MOST_CONNECTIONS, and all others were refused for good.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._latest_s = self.loop.time()
+        self._watch = self.loop.call_later(SLOWEST_S, self._look_at_time)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._latest_s = self.loop.time()
+        super().on_response_complete()
+
+    def _look_at_time(self) -> None:
+        left_s = self._latest_s + SLOWEST_S - self.loop.time()
+        if left_s > 0:
+            self._watch = self.loop.call_later(left_s, self._look_at_time)
+        else:
+            self.transport.abort()
+
+
 @contextlib.contextmanager
 def _listen_unix(path: Path, mode: int) -> Iterator[socket.socket]:
     """Listen on a Unix socket that appears with its permissions set; a socket nobody answers on is replaced."""
+    if path.exists() and not path.is_socket():
+        raise ServeError(f"{path}: is there and is no socket; it is left as it is. Name another path.")
     if path.exists() and _answers(path):
         raise ServeError(f"{path}: another service answers there; stop it first")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -126,6 +169,8 @@ def _listen_unix(path: Path, mode: int) -> Iterator[socket.socket]:
         beside.replace(path)
     except OSError as error:
         listening.close()
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise ServeError(f"{path}: cannot listen there ({error.strerror or error})") from error
     inode = path.stat().st_ino
     try:
@@ -141,8 +186,8 @@ def _listen_unix(path: Path, mode: int) -> Iterator[socket.socket]:
 def _listen(host: str, port: int) -> Iterator[socket.socket]:
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024)
-    except OSError as error:
-        raise ServeError(f"{host}:{port}: cannot listen there ({error.strerror or error})") from error
+    except (OSError, OverflowError, UnicodeError) as error:  # the latter two: no port, no host name
+        raise ServeError(f"{host}:{port}: cannot listen there ({getattr(error, 'strerror', None) or error})") from error
     logging.getLogger("runcast.service").info("listening on %s port %d", *listening.getsockname()[:2])
     with listening:
         yield listening

@@ -267,7 +267,7 @@ class Service:
             return
         for event in events:
             if self._predictor is not None:
-                self._predictor.tell(event)
+                _tell(self._predictor, event)
             self._told.add((("kind", event["event"]),))
         for _, kept in waiting:
             _settle(kept, None)
@@ -277,7 +277,11 @@ class Service:
     async def _look_forever(self) -> NoReturn:
         while True:
             await asyncio.sleep(self._look_every_s)
-            await self._look()
+            try:
+                await self._look()
+            except Exception as error:  # whatever it is: the old bundle serves on, and the next one is looked for
+                self._problem, self._looked_at = f"looking for a new bundle failed: {error!r}", None
+                log.exception("looking for a new bundle failed")
 
     async def _look(self) -> None:
         """Load the bundle that the link points to, where it is another one than the latest tried."""
@@ -290,13 +294,18 @@ class Service:
         if found == self._looked_at:
             return
         self._looked_at = found
-        async with self._journal_lock:
-            events = await _in_thread(self._journal.read)
-            self._meanwhile = []
+        try:
+            async with self._journal_lock:
+                events = await _in_thread(self._journal.read)
+                self._meanwhile = []
+        except JournalError as error:
+            self._problem, self._looked_at = f"{bundle.name} is not served: {error}", None  # tried again at the next look
+            log.error("%s", self._problem)
+            return
         try:
             predictor = await _in_thread(_load, bundle, self._clock(), events)
-        except (RuncastError, OSError) as error:
-            self._problem = f"{bundle.name} is not served: {error}"
+        except Exception as error:  # noqa: BLE001 - RuncastError says it well; anything else is one more reason not to serve that bundle
+            self._problem = f"{bundle.name} is not served: {error if isinstance(error, RuncastError | OSError) else repr(error)}"
             self._loads.add((("outcome", "refused"),))
             log.error("%s", self._problem)
             return
@@ -312,7 +321,7 @@ class Service:
         """Drop the events that the new bundle knows from the log."""
         try:
             async with self._journal_lock:
-                await _in_thread(self._journal.keep, lambda event: event_time_us(event) >= cut_us)
+                await _in_thread(self._journal.keep, lambda event: _is_since(event, cut_us))
         except JournalError as error:
             log.warning("%s", error)
 
@@ -327,8 +336,24 @@ def _tell_since_cut(predictor: Predictor, events: list[Event]) -> None:
     """Take events into the history, but for those that the bundle's log held already: all before the cut."""
     cut_us = _cut_us(predictor)
     for event in events:
-        if event_time_us(event) >= cut_us:
-            predictor.tell(event)
+        if _is_since(event, cut_us):
+            _tell(predictor, event)
+
+
+def _is_since(event: Event, cut_us: int) -> bool:
+    """Whether an event is not in a log that was cut then; one that cannot be read, from before an update, is of no use any more."""
+    try:
+        return event_time_us(event) >= cut_us
+    except (JobFieldError, KeyError):
+        return False
+
+
+def _tell(predictor: Predictor, event: Event) -> None:
+    """Take a kept event into the history; one that cannot be taken stops neither the others nor the service."""
+    try:
+        predictor.tell(event)
+    except Exception:
+        log.exception("an event could not be taken into the history: %.200r", event)
 
 
 def _cut_us(predictor: Predictor) -> int:

@@ -27,7 +27,7 @@ class Memory:
             content = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise MemoryFileError(f"{self._path}: cannot be read ({error}). Move it away to begin anew.") from error
         if not isinstance(content, dict):
             raise MemoryFileError(f"{self._path}: holds no object. Move it away to begin anew.")
@@ -55,8 +55,11 @@ def write_atomically(path: Path, text: str) -> None:
 @contextmanager
 def held(path: Path) -> Iterator[Memory]:
     """Hold the memory for as long as the block runs; raises MemoryFileError where another process does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise MemoryFileError(f"{path}: cannot be used ({error.strerror}). Name a file that may be written.") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from runcast.data.errors import RuncastError
 from runcast.scheduler.client import Client, Forecast
 from runcast.scheduler.slurm.commands import SlurmCommandError, run
-from runcast.scheduler.slurm.memory import Memory, held
+from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held
 from runcast.scheduler.slurm.pending import PendingJob, read_pending
 
 Order = Literal["site_factor", "nice", "priority"]
@@ -274,7 +274,10 @@ def _apply(
 
 
 def _remembered(memory: Memory) -> dict[str, Remembered]:
-    return {key: Remembered(**entry) for key, entry in memory.load().items()}
+    try:
+        return {key: Remembered(**entry) for key, entry in memory.load().items()}
+    except TypeError as error:
+        raise MemoryFileError(f"the memory file is not the scorer's own ({error}). Give the scorer a file of its own.") from error
 
 
 def _save(memory: Memory, remembered: Mapping[str, Remembered]) -> None:

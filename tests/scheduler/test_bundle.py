@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from runcast.scheduler.bundle import (
     Manifest,
     bundles,
     check,
+    check_files,
     make_current,
     read_manifest,
     resolve,
@@ -247,3 +249,45 @@ def test_killed_at_any_step_of_writing_leaves_the_old_bundle_and_no_half_one(
             assert stop_at > 8, "every step was met"
             return
     pytest.fail("writing takes more steps than were tried")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"format_version": 0}, "no format_version"),
+        ({"format_version": True}, "no format_version"),
+        ({"gpus_tracked": "no"}, "gpus_tracked"),
+        ({"registered": 5}, "registered"),
+        ({"valid_until": "9999-12-31T23:59:59-12:00"}, "valid_until"),
+        ({"files": [{"path": "a", "sha256": "b", "size_bytes": float("inf")}]}, "files"),
+    ],
+)
+def test_manifest_of_wrong_types_is_damage(bundle: Path, changed: dict[str, Any], why: str) -> None:
+    content = json.loads((bundle / "manifest.json").read_text())
+    del content["manifest_sha256"]
+    content |= changed
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    content["manifest_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (bundle / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(BundleDamaged, match=why):
+        read_manifest(bundle)
+
+
+def test_manifest_too_deep_to_read_is_damage(bundle: Path) -> None:
+    (bundle / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(BundleDamaged, match="cannot be read"):
+        read_manifest(bundle)
+
+
+def test_linked_manifest_is_refused(tmp_path: Path, bundle: Path) -> None:
+    manifest = read_manifest(bundle)
+    (bundle / "manifest.json").rename(tmp_path / "elsewhere")
+    (bundle / "manifest.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BundleDamaged, match="is a link"):
+        check_files(bundle, manifest)
+
+
+def test_links_in_a_circle_are_a_named_error(tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to("current")
+    with pytest.raises(BundleError):
+        read_manifest(resolve(tmp_path))

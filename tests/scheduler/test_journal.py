@@ -97,6 +97,24 @@ def test_shortened_to_what_is_wanted(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if "writing" in p.name] == []
 
 
+def test_removed_file_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS)
+    path.unlink()
+    assert journal.read() == EVENTS
+    journal.append([{"event": "after"}])
+    journal.close()
+    assert _reopened(path) == [*EVENTS, {"event": "after"}]
+
+
+def test_what_cannot_be_a_journal_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file" / "j"):
+        with pytest.raises(JournalError, match="cannot be opened"):
+            Journal(path)
+
+
 def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "j"
     writer = textwrap.dedent(

@@ -362,6 +362,12 @@ def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(
         (("--port", "0", "--token-file", "{folder}/short"), "has 5 characters"),
         (("--port", "0", "--token-file", "{folder}/open"), "others may read"),
         (("--port", "0", "--token-file", "{folder}/none"), "cannot be read"),
+        (("--port", "99999"), "cannot listen there"),
+        (("--port", "-1"), "cannot listen there"),
+        (("--journal", "{folder}"), "cannot be opened (Is a directory)"),
+        (("--journal", "{folder}/open/j"), "cannot be opened (File exists)"),
+        (("--journal", "{folder}/bundles/current/j"), "which must not be changed"),
+        (("--socket", "{folder}/open"), "is no socket; it is left as it is"),
     ],
 )
 def test_unsafe_beginning_is_refused(
@@ -373,7 +379,52 @@ def test_unsafe_beginning_is_refused(
         (tmp_path / name).chmod(mode)
     service = serve(*(option.format(folder=tmp_path) for option in options))
     assert service.process.wait(20) == 1
-    assert why in (tmp_path / "log").read_text()
+    found = (tmp_path / "log").read_text()
+    assert why in found
+    assert "Traceback" not in found
+    assert (tmp_path / "open").read_text() == "a" * 32
+
+
+@pytest.mark.parametrize("through", ["link", "bundle"])
+def test_one_bundle_is_served_without_a_file_left_in_it(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running], through: str
+) -> None:
+    bundle = write()
+    before = sorted(bundle.rglob("*"))
+    service = serve("--bundle", str(tmp_path / "bundles" / "current" if through == "link" else bundle))
+    assert service.post("/v1/predict", JOB)[0] == 200
+    assert service.post("/v1/events", _events(1, CUT_S))[0] == 200
+    assert sorted(bundle.rglob("*")) == before
+    assert (tmp_path / "bundles" / "events.journal").stat().st_size > 0
+
+
+def test_connections_that_say_nothing_shut_nobody_out_for_good(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+    write()
+    service = serve()
+    held = []
+    for at in range(520):
+        held.append(socket(AF_UNIX, SOCK_STREAM))
+        held[-1].connect(str(service.socket))
+        if at % 2:
+            held[-1].sendall(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert service.get("/healthz")[0] == 503
+    _until(lambda: service.get("/healthz")[0] == 200, 30)
+    for one in held:
+        one.close()
+
+
+def test_removed_journal_neither_loses_events_nor_holds_up_the_next_bundle(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
+    write()
+    service = serve()
+    assert service.post("/v1/events", _events(1, CUT_S))[0] == 200
+    (tmp_path / "bundles" / "events.journal").unlink()
+    write("cart")
+    _until(lambda: service.get("/healthz")[1]["kind"] == "cart")
+    assert service.post("/v1/events", _events(2, CUT_S))[0] == 200
+    service.kill()
+    assert serve().get("/healthz")[1]["journal_events"] == 6
 
 
 def test_port_with_a_token_answers_only_those_who_carry_it(

@@ -284,3 +284,11 @@ def test_the_note_leaves_out_what_is_no_plain_word() -> None:
         note_text({**FORECAST, "model_version": "a b; rm", "confidence": None})
         == "runcast p50=90s p90=401s n=12 source=nearest_median"
     )
+
+
+def test_memory_of_another_or_in_no_folder_is_a_named_error(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text('{"1": {"what": 2}}')
+    with held(tmp_path / "m.json") as memory, pytest.raises(MemoryFileError, match="not the scorer's own"):
+        undo(memory, lambda _command: "{}", Limits())
+    with pytest.raises(MemoryFileError, match="cannot be used"), held(tmp_path / "m.json" / "below"):
+        pass
