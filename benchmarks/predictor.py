@@ -46,7 +46,8 @@ def main() -> None:
         report("  of it: checks", asked, read_job)
         read = [read_job(job) for job in asked]
         report("  of it: features", read, predictor._state.row)
-        encoded = [(predictor._encoder.row(*predictor._state.row(job)), np.nan) for job in read]
+        chosen = slice(None) if predictor._columns is None else predictor._columns
+        encoded = [(predictor._encoder.row(*predictor._state.row(job))[chosen], np.nan) for job in read]
         report("  of it: model", encoded, lambda row: predictor._ask(*row))
 
 
