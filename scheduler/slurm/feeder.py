@@ -33,7 +33,7 @@ from runcast.scheduler.slurm.accounting import (
     sacct_command,
 )
 from runcast.scheduler.slurm.commands import run
-from runcast.scheduler.slurm.memory import Memory, held, write_atomically
+from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held, write_atomically
 
 DAY_S = 86_400
 OVERLAP_S = 3_600  # accounting arrives late where slurmdbd was away: each pass reads this much again
@@ -83,7 +83,12 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
 
     A day's file is never replaced by one with fewer jobs: accounting that has been purged is no reason to forget.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MemoryFileError(
+            f"{folder}: cannot be the log's folder ({error.strerror}). Name one that may be written."
+        ) from error
     first_s = (int(now_s) // DAY_S - days + 1) * DAY_S
     records, unreadable = read_records(run_command(sacct_command(first_s, now_s)))
     if unreadable:

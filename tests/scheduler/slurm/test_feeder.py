@@ -10,7 +10,7 @@ from test_accounting import ENDED, RUNNING, WAITING, text_of
 from runcast.scheduler.client import Client, ServiceError
 from runcast.scheduler.slurm.accounting import LOG_FIELDS
 from runcast.scheduler.slurm.feeder import EventsReport, tell_events, write_log
-from runcast.scheduler.slurm.memory import held
+from runcast.scheduler.slurm.memory import MemoryFileError, held
 
 NOW_S = 1796009500.0
 
@@ -90,3 +90,9 @@ def test_purged_accounting_takes_nothing_out_of_the_log(tmp_path: Path, caplog: 
     assert "sacct-2026-11-30.txt" not in write_log(tmp_path, Accounting(ENDED), NOW_S, days=1)
     assert "has 2 jobs, sacct now knows only 1; it is kept" in caplog.text
     assert (tmp_path / "sacct-2026-11-30.txt").read_text().count("\n") == 3
+
+
+def test_log_folder_that_cannot_be_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MemoryFileError, match="cannot be the log's folder"):
+        write_log(tmp_path / "file", Accounting(), NOW_S, days=1)
