@@ -22,6 +22,7 @@ from runcast.evaluation.bootstrap import WEEK_US, week_of
 from runcast.evaluation.document import Judged, models_of
 from runcast.evaluation.metrics import Floats, hits_within_25
 from runcast.evaluation.risk_coverage import risk_coverage
+from runcast.training.kinds import find_predictor
 
 #: Predictors keep their colour in every figure and in the page: models in colour, baselines in greys.
 COLOURS: Mapping[str, str] = {
@@ -139,7 +140,7 @@ def draw_calibration(judged: Judged) -> Figure:
 def draw_slices(judged: Judged) -> Figure:
     """Error factor of each predictor on each slice that has jobs."""
     shown = [one for one in judged.slices if one.rows.sum() >= _FEWEST] or [one for one in judged.slices if one.rows.any()]
-    figure, axes = _one((8.6, 1.2 + 0.34 * len(shown)))
+    figure, axes = _one((8.6, 1.5 + 0.34 * len(shown)))
     for height, one in enumerate(reversed(shown)):
         values = [judged.scores[name][one.name]["error_factor"] for name in judged.done.forecasts]
         known = [value for value in values if value is not None]
@@ -154,7 +155,7 @@ def draw_slices(judged: Judged) -> Figure:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(judged.done.forecasts))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=4)
     return figure
 
 
@@ -223,7 +224,7 @@ def _colour(name: str) -> str:
 
 
 def _width(name: str) -> float:
-    return 1.3 if name in ("request", "last_two", "nearest_median") else 2.2
+    return 2.2 if find_predictor(name).is_model else 1.3
 
 
 def _all(judged: Judged, name: str, metric: str) -> float | None:

@@ -31,9 +31,12 @@ from runcast.features.catalog import COLUMNS_READ, feature_version
 from runcast.features.matrix import Matrix
 from runcast.features.table import build
 from runcast.training.errors import NotEnoughJobs
+from runcast.training.forecast import hard_limit_s
 from runcast.training.job import fingerprint, folder_sha256, model_folder, read_night
 from runcast.training.kinds import PREDICTORS
 
+#: Share of test jobs past their hard limit from which the report speaks of it: a tenth of what p90 may leave uncovered.
+_PAST_LIMIT = 0.01
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn")
 
 
@@ -115,7 +118,7 @@ def evaluate(
         champions=compared,
         libraries={name: version(name) for name in _LIBRARIES},
         command=command,
-        notes=_notes(matrix),
+        notes=_notes(matrix, done.rows),
     )
     progress("drawing")
     _write(folder, document, draw_all(judged, cluster.evaluation.targets))
@@ -171,7 +174,7 @@ def replay(
         champions={},
         libraries={name: version(name) for name in _LIBRARIES},
         command=f"runcast replay --cluster {cluster.name} {asked} --every {cadence}",
-        notes=_notes(matrix),
+        notes=_notes(matrix, done.rows),
     )
 
 
@@ -199,7 +202,7 @@ def _trained(cluster: Cluster, settings: Settings, day: dt.date, kinds: Sequence
     return {kind: folder_sha256(folder) for kind, folder in folders.items() if (folder / "model.json").exists()}
 
 
-def _notes(matrix: Matrix) -> list[str]:
+def _notes(matrix: Matrix, rows: NDArray[np.intp]) -> list[str]:
     """Return what a reader should know of this log before reading numbers."""
     notes = []
     if not np.isfinite(matrix.column("time_limit_s")).any():
@@ -208,6 +211,13 @@ def _notes(matrix: Matrix) -> list[str]:
     if users is None or not (users.codes >= 0).any():
         notes.append(
             "This log names no users: histories are those of groups, queues and sizes, and `last_two` has nothing to look at."
+        )
+    limit_s = hard_limit_s(matrix.column("time_limit_s")[rows], matrix.column("is_limit_hard")[rows])
+    past = float((matrix.ended.runtime_s[rows] > limit_s).mean())
+    if past >= _PAST_LIMIT:
+        notes.append(
+            f"{past:.1%} of the test jobs ran past their hard limit, mostly by the seconds it takes to kill a job. "
+            "No p90 is above a hard limit, so none of them is covered."
         )
     return notes
 

@@ -29,7 +29,7 @@ FIGURES: dict[str, tuple[str, str]] = {
     ),
     "slices": (
         "Where the errors are",
-        "Error factor by kind of job. `long` and the states are chosen by how a job turned out, so they favour predictors that err to "
+        "Error factor by kind of job. “long” and the states are chosen by how a job turned out, so they favour predictors that err to "
         "that side: read them as where errors come from.",
     ),
     "residual_by_week": (

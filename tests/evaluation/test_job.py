@@ -230,3 +230,13 @@ def test_replay_of_dates(log: pd.DataFrame, night: tuple[Settings, EvaluationRep
 def test_replay_at_an_unknown_cadence(night: tuple[Settings, EvaluationReport]) -> None:
     with pytest.raises(NothingToJudge, match="unknown cadence 'hourly'; models are trained once, weekly, nightly"):
         replay(cluster(), night[0], every="hourly")
+
+
+def test_jobs_past_their_limit_are_told_of(log: pd.DataFrame, prepare: Callable) -> None:
+    """Every sixth job has a limit a second short: no p90 may say so, and coverage suffers for it."""
+    short = log.copy()
+    short.loc[::6, "time_limit_s"] = (short["runtime_s"] - 1).clip(lower=1)[::6]
+    document = replay(cluster(), prepare(short, models=[]), kinds=("nearest_median",))
+    told = [note for note in document["notes"] if "ran past their hard limit" in note]
+    assert len(told) == 1
+    assert 0.12 < float(told[0].split("%")[0]) / 100 < 0.21
