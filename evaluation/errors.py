@@ -9,3 +9,7 @@ class NothingToJudge(RuncastError):
 
 class UnknownNumber(RuncastError):
     """A gate asks for a metric or a slice that the report does not hold."""
+
+
+class UnreadablePredictions(RuncastError):
+    """A file of predictions is not what a replay of this cluster's log writes."""

@@ -232,6 +232,27 @@ def accuracy(
 
 
 @app.command()
+def worth(
+    cluster: ClusterName,
+    predictions: Annotated[Path, typer.Option("--predictions", help="The Parquet that `replay --predictions` wrote.")],
+    capacity: Annotated[
+        int | None, typer.Option("--capacity", min=1, help="GPUs or processors of the pool; default: the log's peak use.")
+    ] = None,
+    predictor: Annotated[
+        list[str] | None, typer.Option("--predictor", help="Predictor to weigh, repeatable; default: all in the file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Schedule the test jobs of a replay again, by FIFO, SJF, QSSF and EASY: what the forecasts are worth."""
+    from runcast.evaluation.worth.job import worth as weigh
+
+    settings, chosen = _open(cluster)
+    with _progress(f"{cluster}: scheduling", as_json):
+        result = weigh(chosen, settings, predictions, capacity, predictor or ())
+    _result(result, as_json, show.worth_table(result))
+
+
+@app.command()
 def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
     """Write the champion's bundle for the scheduler and point `current` at it."""
     settings, chosen = _open(cluster)

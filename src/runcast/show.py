@@ -92,6 +92,36 @@ def report_table(report: Record) -> Table:
     return table
 
 
+def worth_table(result: Record) -> Table:
+    """One row per policy: times in minutes, the share of the oracle's gain over FIFO, and who pays."""
+    dropped = ", ".join(f"{count} {why}" for why, count in result["dropped"].items() if count)
+    title = f"{result['cluster']}: {result['jobs']} jobs on {result['capacity']} {result['unit']}, load {percent(result['offered_load'])}"
+    table = Table(
+        "policy",
+        "plans",
+        "mean JCT, min",
+        "mean wait, min",
+        "bounded slowdown",
+        "of the oracle's gain",
+        f"worst {result['payer'] or 'user'}'s loss, min",
+        "who lose",
+        title=title + (f" (dropped: {dropped})" if dropped else ""),
+    )
+    for row in result["policies"]:
+        worst_s = row["worst_loss_s"]
+        table.add_row(
+            row["policy"],
+            row["plans"],
+            f"{row['mean_completion_s'] / 60:.1f}",
+            f"{row['mean_wait_s'] / 60:.1f}",
+            f"{row['mean_bounded_slowdown']:.1f}",
+            percent(row["share_of_oracle_gain"]),
+            "–" if worst_s is None else f"{worst_s / 60:.1f} ({row['worst_jobs']} jobs)",
+            percent(row["losing_share"]),
+        )
+    return table
+
+
 def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the latest night of each cluster as plain values."""
     return [row for name in names if (days := night.nights(settings, name)) for row in night_rows(settings, name, days[-1])]
