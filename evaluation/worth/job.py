@@ -51,7 +51,7 @@ def read_predictions(path: Path, cluster_name: str, predictors: Sequence[str] = 
         raise UnreadablePredictions(
             f"{path}: expected the columns of a replay, but {', '.join(missing)} are missing. {what_to_do}"
         )
-    told = table.to_pandas()
+    told: pd.DataFrame = table.to_pandas()
     others = sorted(set(told["cluster"]) - {cluster_name})
     if others:
         raise UnreadablePredictions(f"{path}: holds predictions for {', '.join(others)}, asked was {cluster_name}. {what_to_do}")

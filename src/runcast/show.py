@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from runcast import night
@@ -93,17 +93,17 @@ def report_table(report: Record) -> Table:
 
 
 def worth_table(result: Record) -> Table:
-    """One row per policy: times in minutes, the share of the oracle's gain over FIFO, and who pays."""
+    """One row per policy: mean times in minutes, the share of the oracle's gain over FIFO, and who pays."""
     dropped = ", ".join(f"{count} {why}" for why, count in result["dropped"].items() if count)
     title = f"{result['cluster']}: {result['jobs']} jobs on {result['capacity']} {result['unit']}, load {percent(result['offered_load'])}"
     table = Table(
         "policy",
-        "plans",
-        "mean JCT, min",
-        "mean wait, min",
-        "bounded slowdown",
-        "of the oracle's gain",
-        f"worst {result['payer'] or 'user'}'s loss, min",
+        Column("plans", no_wrap=True),
+        "JCT min",
+        "wait min",
+        "slowdown",
+        "of oracle's gain",
+        f"worst {result['payer'] or 'user'} loses min",
         "who lose",
         title=title + (f" (dropped: {dropped})" if dropped else ""),
     )
