@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 import yaml
+from croniter import croniter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from runcast.data.errors import ClusterFileError
@@ -137,6 +138,13 @@ class Cluster(_Part):
             raise ValueError(f"unknown time zone {value!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return value
 
+    @field_validator("schedule")
+    @classmethod
+    def _known_cron(cls, value: str | None) -> str | None:
+        if value is not None and not croniter.is_valid(value):
+            raise ValueError(f"{value!r} is no cron expression; write e.g. '30 2 * * *' for every night at 2:30")
+        return value
+
     @property
     def zone(self) -> tzinfo:
         return ZoneInfo(self.time_zone)
@@ -148,6 +156,8 @@ def read_cluster(path: Path) -> Cluster:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ClusterFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ClusterFileError(f"{path}: not UTF-8 at byte {error.start}") from error
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
@@ -162,23 +172,23 @@ def read_cluster(path: Path) -> Cluster:
 
 
 def read_clusters(folder: Path) -> dict[str, Cluster]:
-    """Read every *.yaml of `folder`, by cluster name in name order; two files of one name are refused."""
-    if not folder.is_dir():
-        raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
-    found: dict[str, Cluster] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        cluster = read_cluster(path)
-        if cluster.name in found:
-            raise ClusterFileError(f"{path}: the name {cluster.name!r} is already taken by {found[cluster.name].path}")
-        found[cluster.name] = cluster
+    """Read every *.yaml of `folder`, by cluster name in name order; a broken file and two files of one name are refused."""
+    found, broken = _read_what_can_be(folder)
+    for error in broken.values():
+        raise error
     return found
 
 
 def find_cluster(folder: Path, name: str) -> Cluster:
-    """Return the cluster called `name`; raises ClusterFileError with the nearest name where there is none."""
-    clusters = read_clusters(folder)
+    """Return the cluster called `name`; raises ClusterFileError with the nearest name where there is none.
+
+    A broken file stops only its own cluster.
+    """
+    clusters, broken = _read_what_can_be(folder)
     if name not in clusters:
-        near = difflib.get_close_matches(name, list(clusters), n=1)
+        if name in broken:
+            raise broken[name]
+        near = difflib.get_close_matches(name, [*clusters, *broken], n=1)
         raise ClusterFileError(
             f"no cluster {name!r} in {folder}"
             + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
@@ -187,6 +197,24 @@ def find_cluster(folder: Path, name: str) -> Cluster:
     if cluster.refused:
         raise ClusterFileError(f"{cluster.path}: {name} cannot be used: {cluster.refused}")
     return cluster
+
+
+def _read_what_can_be(folder: Path) -> tuple[dict[str, Cluster], dict[str, ClusterFileError]]:
+    """Return the clusters by name and, by file stem, the errors of the files that are broken; two files of one name are refused."""
+    if not folder.is_dir():
+        raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
+    found: dict[str, Cluster] = {}
+    broken: dict[str, ClusterFileError] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            cluster = read_cluster(path)
+        except ClusterFileError as error:
+            broken[path.stem] = error
+            continue
+        if cluster.name in found:
+            raise ClusterFileError(f"{path}: the name {cluster.name!r} is already taken by {found[cluster.name].path}")
+        found[cluster.name] = cluster
+    return found, broken
 
 
 def _explain(path: Path, root: yaml.Node, loc: tuple[int | str, ...], kind: str, message: str) -> str:

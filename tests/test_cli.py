@@ -1,6 +1,7 @@
 """The command line as a person uses it: a small made-up SWF log, real stages, real files; results read back as JSON."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from runcast.cli import app, main
+from runcast.data.cluster import read_cluster
+from runcast.data.errors import ClusterFileError
 from runcast.night import MODEL_KINDS
+from runcast.scheduler.bundle import make_current
 from runcast.training.kinds import MODELS
 
 CLUSTER = """
@@ -145,6 +149,18 @@ def test_status_shows_the_latest_night(run, night):
     assert "small" in run("status").stdout
 
 
+def test_status_names_the_bundle_that_serves_now(run, home, night):
+    bundles = home / "var" / "bundles" / "small"
+    before, other = (bundles / "current").readlink(), bundles / "20260101T000000Z-other"
+    shutil.copytree(bundles / before, other)
+    try:
+        make_current(bundles, other.name)  # what a rollback does
+        assert {row["bundle"] for row in json.loads(run("status", "--json").stdout)} == {str(other)}
+    finally:
+        make_current(bundles, before.name)
+        shutil.rmtree(other)
+
+
 def test_every_kind_of_model_has_its_stage():
     assert MODEL_KINDS == MODELS
 
@@ -190,3 +206,53 @@ def test_ingest_wants_one_way_to_name_what_is_loaded(run, words):
 
 def test_an_impossible_day_is_refused(run):
     assert run("ingest", "--cluster", "small", "--date", "2026-02-30").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["quality", "features", "train", "evaluate", "nightly", "export"])
+@pytest.mark.parametrize("day", ["2026-02-30", "tomorrow", "9999-01-01"])
+def test_a_stage_refuses_a_day_that_is_none_or_has_not_begun_and_writes_nothing(run, home, command, day):
+    done = run(command, "--cluster", "small", "--date", day)
+    assert done.exit_code == 2
+    assert "has not begun" in done.stderr if day == "9999-01-01" else "is not a day" in done.stderr
+    assert not (home / "var" / "nights" / "small" / day).exists()
+
+
+def test_a_day_written_without_dashes_is_the_same_night(run, home, night):
+    assert json.loads(run("features", "--cluster", "small", "--date", "20260111", "--json").stdout)["day"] == "2026-01-11"
+    assert not (home / "var" / "nights" / "small" / "20260111").exists()
+
+
+def test_a_line_nested_too_deep_gets_an_error_line_and_the_next_its_answer(run, home, night):
+    bundle = str(home / "var" / "bundles" / "small" / "current")
+    done = run("predict", "--bundle", bundle, given="[" * 100_000 + '\n{"submit_time": "2026-01-12T10:00:00Z"}\n')
+    assert done.exit_code == 1
+    assert ["error" in json.loads(line) for line in done.stdout.splitlines()] == [True, False]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"time_zon: UTC\n", b"a: [b\n", b""])
+def test_a_broken_cluster_file_stops_its_own_cluster_only(run, home, night, content):
+    broken = home / "clusters" / "broken.yaml"
+    broken.write_bytes(content)
+    try:
+        assert run("ingest", "--cluster", "small", "--all").exit_code == 0
+        assert run("status").exit_code == 0
+        assert run("clusters", "check", "small").exit_code == 0
+        rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)}
+        assert "broken.yaml" in rows["broken"]["problem"]
+        with pytest.raises(ClusterFileError, match=r"broken\.yaml"):
+            run("ingest", "--cluster", "broken", "--all")
+    finally:
+        broken.unlink()
+
+
+def test_status_of_an_unknown_cluster_is_an_error(run, night):
+    with pytest.raises(ClusterFileError, match="did you mean 'small'"):
+        run("status", "--cluster", "smal")
+
+
+@pytest.mark.parametrize("schedule", ["99 2 * * *", "nightly", "30 2 * *"])
+def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_line(tmp_path, schedule):
+    file = tmp_path / "one.yaml"
+    file.write_text(CLUSTER % "log.swf" + f'schedule: "{schedule}"\n')
+    with pytest.raises(ClusterFileError, match=r"one\.yaml:7: schedule: .*no cron expression"):
+        read_cluster(file)

@@ -113,7 +113,7 @@ def _stage_command(name: str, doc: str) -> None:
 
     def command(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
         settings, chosen = _open(cluster)
-        day = date or _default_day(chosen, settings)
+        day = _night(date, chosen, settings)
         with _progress(f"{cluster}: {night.BY_NAME[name].title}, night of {day}", as_json):
             record = night.run_stage(name, cluster, day)
         _result(record, as_json, show.record_lines(record))
@@ -137,7 +137,7 @@ def train(
 ) -> None:
     """Fit the models on all that had ended by the end of a day."""
     settings, chosen = _open(cluster)
-    day = date or _default_day(chosen, settings)
+    day = _night(date, chosen, settings)
     records = []
     for name in kind or night.MODEL_KINDS:
         if name not in night.MODEL_KINDS:
@@ -151,7 +151,7 @@ def train(
 def evaluate(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
     """Judge the models on the latest jobs of a night, beside the baselines; write the report."""
     settings, chosen = _open(cluster)
-    day = date or _default_day(chosen, settings)
+    day = _night(date, chosen, settings)
     with _progress(f"{cluster}: {night.BY_NAME['evaluate'].title}, night of {day}", as_json):
         night.run_stage("evaluate", cluster, day)
     report = show.read_report(settings, cluster, day)
@@ -163,7 +163,7 @@ def nightly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> 
     """Run a whole night: ingest, quality, features, train, evaluate, register, promote, export."""
     settings, chosen = _open(cluster)
     with _progress(f"{cluster}: which day", as_json):
-        day = date or _default_day(chosen, settings)
+        day = _night(date, chosen, settings)
     records = {}
     for stage in night.STAGES:
         with _progress(f"{cluster}, night of {day}: {stage.title}", as_json):
@@ -256,7 +256,7 @@ def worth(
 def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
     """Write the champion's bundle for the scheduler and point `current` at it."""
     settings, chosen = _open(cluster)
-    day = date or _default_day(chosen, settings)
+    day = _night(date, chosen, settings)
     with _progress(f"{cluster}: {night.BY_NAME['export'].title}", as_json):
         record = night.run_stage("export", cluster, day)
     _result(record, as_json, show.record_lines(record))
@@ -276,7 +276,7 @@ def predict(
             continue
         try:
             answer: dict[str, Any] = predictor.predict(json.loads(line))
-        except (RuncastError, ValueError) as error:
+        except (RuncastError, ValueError, RecursionError) as error:
             answer, bad = {"error": str(error)}, bad + 1
         sys.stdout.write(json.dumps(answer) + "\n")
     if bad:
@@ -296,7 +296,9 @@ def serve(context: typer.Context) -> None:
 def status(cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None, as_json: AsJson = False) -> None:
     """Show the latest night of each cluster: models, errors, verdict, version, bundle."""
     settings = read_settings()
-    names = [cluster] if cluster else [name for name in read_clusters(settings.clusters) if night.nights(settings, name)]
+    if cluster:
+        find_cluster(settings.clusters, cluster)
+    names = [cluster] if cluster else night.clusters_with_nights(settings)
     rows = show.status_rows(settings, names)
     _result(rows, as_json, show.status_table(rows))
 
@@ -317,6 +319,16 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
 def _open(name: str) -> tuple[Settings, Cluster]:
     settings = read_settings()
     return settings, find_cluster(settings.clusters, name)
+
+
+def _night(date: str | None, cluster: Cluster, settings: Settings) -> str:
+    """Return the day asked for as YYYY-MM-DD, or the default; a day that has not begun in the cluster's zone is refused."""
+    day = _day(date)
+    if day is None:
+        return _default_day(cluster, settings)
+    if cluster.clock == "calendar" and day > dt.datetime.now(cluster.zone).date():
+        raise typer.BadParameter(f"{day} has not begun in {cluster.time_zone}; the night of a day is run when it is over")
+    return day.isoformat()
 
 
 def _default_day(cluster: Cluster, settings: Settings) -> str:

@@ -129,6 +129,12 @@ def nights(settings: Settings, cluster_name: str) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
+def clusters_with_nights(settings: Settings) -> list[str]:
+    """Return the names of the clusters that have had a night, in name order, whatever their files hold now."""
+    folder = settings.home / "nights"
+    return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
 def latest_complete_day(cluster: Cluster, now: dt.datetime) -> str:
     """Return yesterday in the cluster's zone: the latest day of which all can be known at `now` (aware)."""
     return (now.astimezone(cluster.zone).date() - dt.timedelta(days=1)).isoformat()

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from runcast import night
 from runcast.data.settings import Settings
+from runcast.scheduler.bundle import read_manifest
 
 Record = Mapping[str, Any]
 
@@ -123,8 +124,20 @@ def worth_table(result: Record) -> Table:
 
 
 def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the latest night of each cluster as plain values."""
-    return [row for name in names if (days := night.nights(settings, name)) for row in night_rows(settings, name, days[-1])]
+    """Return the latest night of each cluster as plain values, and the bundle that serves now: a rollback changes it after the night."""
+    return [
+        {**row, **(_serving(settings, name) if row["model"] else {})}
+        for name in names
+        if (days := night.nights(settings, name))
+        for row in night_rows(settings, name, days[-1])
+    ]
+
+
+def _serving(settings: Settings, name: str) -> dict[str, str]:
+    current = settings.bundles / name / "current"
+    if not (current / "manifest.json").exists():
+        return {}
+    return {"serves": read_manifest(current).model_version, "bundle": str(current.parent / current.readlink())}
 
 
 def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
