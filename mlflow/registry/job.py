@@ -25,7 +25,7 @@ from runcast.registry.models import ModelVersion
 from runcast.registry.runs import Night, log_night
 from runcast.registry.slug import metric_key
 from runcast.registry.store import Store, open_store
-from runcast.scheduler.bundle import Manifest, make_current, read_manifest, resolve
+from runcast.scheduler.bundle import Manifest, make_current, moment_of, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
 from runcast.scheduler.export import check_parity, pack, state_of_night
 from runcast.scheduler.predictor import MODEL
@@ -100,13 +100,20 @@ def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
 
 
 def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
-    """Write the bundle of the serving champion with the history as of the night, check it against the training side, make it current."""
-    store = open_store(settings)
-    serving = _serving(store, cluster, read_report(cluster, settings, day))
-    bundle = _pack(store, cluster, settings, day, serving, now)
-    make_current(bundle.parent, bundle.name)
+    """Write the bundle of the serving champion with the history as of the night, check it against the training side, make it current.
+
+    A night before the one that the serving bundle knows changes nothing: a backfill does not take the history back in time.
+    """
+    store, document = open_store(settings), read_report(cluster, settings, day)
+    later = _bundle_of_a_later_night(cluster, settings, day)
+    if later is None:
+        bundle = _pack(store, cluster, settings, day, _serving(store, cluster, document), now)
+        make_current(bundle.parent, bundle.name)
+    else:
+        bundle = later
     manifest = read_manifest(bundle)
     return {
+        "written": later is None,
         "bundle": str(bundle),
         "kind": manifest.kind,
         "model_version": manifest.model_version,
@@ -290,6 +297,16 @@ def model_files(store: Store, settings: Settings, cluster: Cluster, version: Mod
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as scratch:
             (models.download(store, version, Path(scratch)) / MODEL).rename(kept)
     return kept
+
+
+def _bundle_of_a_later_night(cluster: Cluster, settings: Settings, day: dt.date) -> Path | None:
+    """Return the bundle that serves where it knows jobs after the end of `day`; None where it does not, or none can be read."""
+    try:
+        bundle = resolve(settings.bundles / cluster.name)
+        is_later = moment_of(read_manifest(bundle).data_cut) > _cut(cluster, day)
+    except BundleError:
+        return None
+    return bundle if is_later else None
 
 
 def _served(cluster: Cluster, settings: Settings) -> Manifest:

@@ -23,7 +23,11 @@ models, and the report says so.
 
 def accuracy_page(documents: Iterable[Document]) -> str:
     """Return the page for replays as `runcast replay --json` gives them."""
-    lines = [_HEAD, "| log | test jobs | predictor | MdAPE | within 25 % | error factor | coverage at 8.9 % | p90 covers |", "|---|--:|---|--:|--:|--:|--:|--:|"]
+    lines = [
+        _HEAD,
+        "| log | test jobs | predictor | MdAPE | within 25 % | error factor | coverage at 8.9 % | p90 covers |",
+        "|---|--:|---|--:|--:|--:|--:|--:|",
+    ]
     for document in documents:
         lines += _rows(document)
     return "\n".join(lines) + "\n"
@@ -57,7 +61,19 @@ def _bold(text: str, is_best: bool) -> str:
 
 def replay_beside(cluster_name: str) -> str:
     """Replay one log in a process of its own, whose memory ends with it; returns the JSON."""
-    words = [sys.executable, "-m", "runcast", "replay", "--cluster", cluster_name, "--test-share", "0.2", "--every", "once", "--json"]
+    words = [
+        sys.executable,
+        "-m",
+        "runcast",
+        "replay",
+        "--cluster",
+        cluster_name,
+        "--test-share",
+        "0.2",
+        "--every",
+        "once",
+        "--json",
+    ]
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -121,6 +121,16 @@ def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]
         assert said in card
 
 
+def test_a_night_in_the_past_leaves_the_serving_bundle(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings
+) -> None:
+    before = resolve(home.bundles / cluster.name)
+    done = registry.export(cluster, home, NIGHTS[0], NOW + dt.timedelta(days=3))
+    assert resolve(home.bundles / cluster.name) == before
+    assert (done["written"], done["bundle"]) == (False, str(before))
+    assert read_manifest(before).data_cut == "2026-03-31T22:00:00Z"
+
+
 def test_same_night_again_changes_nothing(nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings) -> None:
     assert registry.register(cluster, home, NIGHTS[-1], NOW)["versions"] == nights[-1]["register"]["versions"]
     assert registry.promote(cluster, home, NIGHTS[-1])["champions"] == nights[-1]["promote"]["champions"]
