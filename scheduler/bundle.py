@@ -31,6 +31,7 @@ MANIFEST = "manifest.json"
 KEPT = 3  # the current bundle, the one before for a rollback, and one that a slow reader may still hold
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_WRITTEN_AT = re.compile(r"\d{8}T\d{6}Z-")
 _CLOCKS = ("calendar", "week", "relative")
 _LIMIT_KINDS = ("hard", "advisory", "absent")
 
@@ -226,8 +227,8 @@ def make_current(root: Path, name: str, keep: int = KEPT) -> None:
 
 
 def bundles(root: Path) -> list[str]:
-    """Return the names of the bundles below `root`, oldest first."""
-    return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
+    """Return the names of the bundles below `root`, oldest first; what else lies there (a service's files) is left out."""
+    return sorted(p.name for p in root.iterdir() if _WRITTEN_AT.match(p.name) and p.is_dir() and not p.is_symlink())
 
 
 _HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."

@@ -36,10 +36,15 @@ def read_event(told: Mapping[str, Any], cluster: str, time_limit: str = "hard") 
     if job["job_id"] is None:
         raise JobFieldError("job_id", "is required")
     job["cluster"] = cluster
-    job["job_key"] = f"{cluster}:{job['job_id']}:{job['submit_time']}"
+    job["job_key"] = job_key(cluster, job)
     for name in ("start_time", "end_time"):
         job[name] = _time(told, name, job["submit_time"])
     return kind, _READERS[kind](told, job)
+
+
+def job_key(cluster: str, job: Mapping[str, Any]) -> str:
+    """Return the key of a job that was read and has an id; the lake keeps it under the same one."""
+    return f"{cluster}:{job['job_id']}:{job['submit_time']}"
 
 
 def event_time_us(told: Mapping[str, Any]) -> int:

@@ -20,7 +20,7 @@ from runcast.features.encoder import Encoder
 from runcast.features.state import State
 from runcast.scheduler.bundle import Manifest, check, resolve
 from runcast.scheduler.errors import BundleMismatch
-from runcast.scheduler.events import read_event
+from runcast.scheduler.events import Kind, read_event
 from runcast.scheduler.jobs import read_job
 from runcast.training.one_row import answerer
 from runcast.training.scoring import Scorer, load_scorer
@@ -74,7 +74,10 @@ class Predictor:
 
     def tell(self, told: Mapping[str, Any]) -> None:
         """Take one event of a job into the history; raises JobFieldError naming the field that is wrong."""
-        kind, job = read_event(told, self.manifest.cluster, self.manifest.time_limit)
+        self.take(*read_event(told, self.manifest.cluster, self.manifest.time_limit))
+
+    def take(self, kind: Kind, job: Mapping[str, Any]) -> None:
+        """Take an event that has been read into the history; see read_event."""
         if kind == "submitted":
             self._state.submitted(job)
         elif kind == "started":

@@ -22,12 +22,15 @@ from runcast.data.errors import RuncastError
 from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
+from runcast.scheduler.served import DAYS_KEPT, ServedLog
 from runcast.scheduler.service import Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_CONNECTIONS = 512  # a scheduler needs a handful; beyond it, requests are answered 503 instead of piling up
 SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; idle ones are closed sooner, by uvicorn
 SHORTEST_TOKEN = 16  # characters
+SERVED = "served"  # the folder, beside the journal, of what was told to jobs
+MOST_DAYS = 3650
 SWITCH_EVERY_S = 0.0005  # a bundle being loaded in its thread gives way to a request this soon
 
 
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         serve(
             options.bundle, socket_path=options.socket, socket_mode=options.socket_mode, port=options.port,
-            host=options.host, token_file=options.token_file, journal=options.journal,
+            host=options.host, token_file=options.token_file, journal=options.journal, served_days=options.served_days,
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
@@ -61,7 +64,17 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--host", default="127.0.0.1", help="with --port: another address than loopback needs --token-file")
     found.add_argument("--token-file", type=Path, help="requests must carry the token in this file")
     found.add_argument("--journal", type=Path, help="where events are kept (default: events.journal beside the bundles)")
+    found.add_argument(
+        "--served-days", type=_days, default=DAYS_KEPT, metavar="N",
+        help="days of forecasts told to jobs kept in `served`, beside the journal; 0: none (default: %(default)s)",
+    )  # fmt: skip
     return found
+
+
+def _days(text: str) -> int:
+    if not 0 <= (days := int(text)) <= MOST_DAYS:
+        raise ValueError
+    return days
 
 
 def serve(
@@ -73,6 +86,7 @@ def serve(
     host: str = "127.0.0.1",
     token_file: Path | None = None,
     journal: Path | None = None,
+    served_days: int = DAYS_KEPT,
 ) -> None:
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
     if socket_path is None and host not in LOOPBACK and token_file is None:
@@ -83,7 +97,8 @@ def serve(
     listening = _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0)
     try:
         with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(Service(bundles, events, token=token), opened))
+            served = ServedLog(events.path.parent / SERVED, served_days)
+            runner.run(_run(Service(bundles, events, served, token=token), opened))
     finally:
         events.close()
 

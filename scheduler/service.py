@@ -24,10 +24,12 @@ from runcast.data.errors import RuncastError
 from runcast.scheduler import openapi
 from runcast.scheduler.bundle import MANIFEST, is_expired, moment_of, resolve
 from runcast.scheduler.errors import JobFieldError, JournalError
-from runcast.scheduler.events import event_time_us, read_event
+from runcast.scheduler.events import Kind, event_time_us, job_key, read_event
+from runcast.scheduler.jobs import read_job
 from runcast.scheduler.journal import Event, Journal
 from runcast.scheduler.metrics import Counter, Histogram, Labels, exposition
 from runcast.scheduler.predictor import Predictor
+from runcast.scheduler.served import ServedLog
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -36,10 +38,12 @@ LARGEST_BODY = 1_048_576  # bytes; a thousand jobs with long names fit
 MOST_AT_ONCE = 1000  # jobs or events in one request
 TURN = 16  # jobs answered before other requests get their turn: about 2 ms
 LOOK_EVERY_S = 1.0  # at the bundle's link
+WRITE_EVERY_S = 1.0  # what was told to jobs
 
 _JSON, _TEXT, _HTML = b"application/json", b"text/plain; version=0.0.4; charset=utf-8", b"text/html; charset=utf-8"
 
 Result = TypeVar("Result")
+Read = tuple[Kind, dict[str, Any]]  # an event as read_event returns it
 
 log = logging.getLogger("runcast.service")
 
@@ -72,18 +76,20 @@ class Service:
         self,
         bundles: Path,
         journal: Journal,
+        served: ServedLog,
         *,
         token: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
-        self._bundles, self._journal, self._token, self._clock, self._look_every_s = bundles, journal, token, clock, look_every_s
+        self._bundles, self._journal, self._served = bundles, journal, served
+        self._token, self._clock, self._look_every_s = token, clock, look_every_s
         self._predictor: Predictor | None = None
         self._looked_at: tuple[Path, int] | None = None  # the latest that was tried, good or bad, and when it was written
         self._problem = "no bundle has been loaded yet"
         self._journal_lock = asyncio.Lock()
         self._meanwhile: list[Event] | None = None  # events kept while a bundle is being loaded
-        self._waiting: list[tuple[list[Event], asyncio.Future[None]]] = []
+        self._waiting: list[tuple[list[Event], list[Read], asyncio.Future[None]]] = []
         self._has_waiting = asyncio.Event()
         self._tasks: list[asyncio.Task[NoReturn]] = []
         self._requests = Counter("runcast_requests_total", "Requests by route and status.")
@@ -111,7 +117,8 @@ class Service:
     async def start(self) -> None:
         """Load the bundle and begin to look after events and bundles."""
         await self._look()
-        self._tasks = [asyncio.create_task(self._flush_forever()), asyncio.create_task(self._look_forever())]
+        forever = (self._flush_forever(), self._look_forever(), self._write_forever())
+        self._tasks = [asyncio.create_task(task) for task in forever]
 
     async def stop(self) -> None:
         """Keep what still waits, then stop."""
@@ -120,6 +127,7 @@ class Service:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._flush()
+        self._write_served()
 
     # requests
 
@@ -170,22 +178,32 @@ class Service:
             if at and at % TURN == 0:
                 await asyncio.sleep(0)
             try:
-                answers.append(predictor.predict(job))
+                read = read_job(job, predictor.manifest.time_limit)
             except JobFieldError as error:
                 raise _refused_field(error, at if is_many else None) from None
+            answers.append(self._answer(predictor, read))
             self._answers.add((("source", answers[-1]["source"]),))
         return Reply(200, _dump(answers if is_many else answers[0]))
+
+    def _answer(self, predictor: Predictor, job: dict[str, Any]) -> dict[str, Any]:
+        """Return the forecast of a job that was read; that of an identified one is kept for the daily look."""
+        answer = predictor.answer(job)
+        if job["job_id"] is not None:
+            cluster = predictor.manifest.cluster
+            self._served.add(cluster, {**job, "job_key": job_key(cluster, job)}, answer, self._clock())
+        return answer
 
     async def _keep_events(self, body: bytes) -> Reply:
         predictor = self._serving()
         told, is_many = _one_or_many(body)
+        read: list[Read] = []
         for at, event in enumerate(told):
             try:
-                read_event(event, predictor.manifest.cluster, predictor.manifest.time_limit)
+                read.append(read_event(event, predictor.manifest.cluster, predictor.manifest.time_limit))
             except JobFieldError as error:
                 raise _refused_field(error, at if is_many else None) from None
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((told, kept))
+        self._waiting.append((told, read, kept))
         self._has_waiting.set()
         try:
             await kept
@@ -220,7 +238,7 @@ class Service:
             gauges["runcast_history_age_seconds"] = ("Time since the bundle's cut.", {(): age_s})
             about = (("cluster", manifest.cluster), ("kind", manifest.kind), ("model_version", manifest.model_version))
             gauges["runcast_bundle"] = ("The bundle that serves.", {about: 1})
-        metrics = (self._requests, self._latency, self._answers, self._told, self._loads)
+        metrics = (self._requests, self._latency, self._answers, self._told, self._loads, self._served.lines)
         return Reply(200, exposition(metrics, gauges).encode(), _TEXT)
 
     async def _openapi(self, _body: bytes) -> Reply:
@@ -254,7 +272,7 @@ class Service:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        events = [event for told, _ in waiting for event in told]
+        events = [event for told, _, _ in waiting for event in told]
         try:
             async with self._journal_lock:
                 await _in_thread(self._journal.append, events)
@@ -262,15 +280,41 @@ class Service:
                     self._meanwhile += events
         except JournalError as error:
             log.error("%s", error)
-            for _, kept in waiting:
+            for _, _, kept in waiting:
                 _settle(kept, error)
             return
-        for event in events:
-            if self._predictor is not None:
-                _tell(self._predictor, event)
-            self._told.add((("kind", event["event"]),))
-        for _, kept in waiting:
+        await self._take_in([one for _, read, _ in waiting for one in read])
+        for _, _, kept in waiting:
             _settle(kept, None)
+
+    async def _take_in(self, events: list[Read]) -> None:
+        """Take kept events into the history; a job that was submitted is told its forecast, for the daily look."""
+        predictor = self._predictor  # one that takes over meanwhile is told of them by `_look`
+        for at, (kind, job) in enumerate(events):
+            if at and at % TURN == 0:
+                await asyncio.sleep(0)
+            self._told.add((("kind", kind),))
+            if predictor is None:
+                continue
+            try:
+                predictor.take(kind, job)
+                if kind == "submitted":
+                    self._answer(predictor, job)
+            except Exception:
+                log.exception("a %s event could not be taken into the history", kind)
+
+    async def _write_forever(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            await _in_thread(self._write_served)
+
+    def _write_served(self) -> None:
+        """Write what was told to jobs; a disk that refuses is said once, counted, and costs no answer."""
+        if self._served.has_waiting:
+            had_problem = bool(self._served.problem)
+            self._served.write(self._served.take(), self._clock())
+            if self._served.problem and not had_problem:
+                log.warning("%s", self._served.problem)
 
     # bundles
 

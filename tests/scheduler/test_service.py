@@ -255,6 +255,39 @@ def test_full_disk_refuses_events_and_still_forecasts(write: Callable[..., Path]
     assert serve().post("/v1/predict", NEWCOMER) == answer
 
 
+def test_what_identified_jobs_were_told_is_kept_beside_the_journal(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
+    predictor, service = Predictor.load(write()), serve()
+    now = datetime.now(UTC).replace(microsecond=0)
+    about = {**JOB, "submit_time": now.timestamp()}
+    expected = predictor.predict(about)
+    assert service.post("/v1/predict", about)[0] == 200
+    assert service.post("/v1/predict", {**about, "job_id": "1"})[0] == 200
+    assert service.post("/v1/events", [{**about, "job_id": n, "event": "submitted"} for n in "12"])[0] == 200
+    path = tmp_path / "bundles" / "served" / f"{now:%Y-%m-%d}.jsonl"
+    _until(lambda: path.exists() and path.read_text().count("\n") == 2)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["job_key"] for line in lines] == [f"demo:{n}:{round(now.timestamp() * 1e6)}" for n in "12"]
+    for line in lines:
+        assert line["submit_time"] == f"{now:%Y-%m-%dT%H:%M:%SZ}"
+        assert {name: line[name] for name in expected if name in line} == {
+            name: value for name, value in expected.items() if name != "n_history"
+        }
+    assert 'runcast_served_lines_total{outcome="written"} 2\n' in service.get("/metrics")[1]
+
+
+def test_disk_that_takes_no_served_forecast_costs_no_answer(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
+    write()
+    (tmp_path / "bundles" / "served").write_text("in the folder's place")
+    service = serve()
+    about = {**JOB, "submit_time": datetime.now(UTC).timestamp()}
+    assert service.post("/v1/predict", [{**about, "job_id": str(n)} for n in range(40)])[0] == 200
+    _until(lambda: 'runcast_served_lines_total{outcome="disk"} 40\n' in service.get("/metrics")[1])
+
+
 def test_without_a_bundle_it_waits_for_one(tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]) -> None:
     (tmp_path / "bundles").mkdir()
     service = serve()
