@@ -59,7 +59,7 @@ def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
             continue
         card = load_scorer(folder).card
         night = _night(cluster, document, day, kind, folder)
-        note = model_card(document, kind, int(card.training["jobs"]))
+        note = model_card(document, kind, card.training)
         runs[kind] = log_night(
             store,
             night,
@@ -69,6 +69,7 @@ def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
             note=note,
             report=report_folder(cluster, settings, day),
             logged_at=now,
+            about=cluster.description,
         )
         version = models.find(store, night) or _register(store, night, runs[kind], note, cluster, settings, day)
         versions[kind] = version.version
@@ -232,6 +233,9 @@ def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
             if value is not None and metric != "jobs":
                 found[metric_key("baseline", baseline, metric)] = value
     verdict = document["verdicts"][kind]
+    if (best := verdict.get("best_baseline")) in document["predictors"]:
+        factor = document["predictors"][best]["all"]["error_factor"]
+        found |= {} if factor is None else {metric_key("best_baseline", "error_factor"): factor}
     if verdict.get("value") is not None and verdict.get("best_baseline_value"):
         found["share_of_best_baseline"] = verdict["value"] / verdict["best_baseline_value"]  # the first gate's metric
     return found

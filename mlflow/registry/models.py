@@ -19,6 +19,7 @@ from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 from mlflow.exceptions import MlflowException
 
 from runcast.evaluation.gates import GateReport
+from runcast.registry.card import model_description
 from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
 from runcast.registry.pyfunc import bundle_in, save_pyfunc
 from runcast.registry.runs import Night
@@ -200,10 +201,7 @@ def _check_report(version: ModelVersion, report: GateReport | None) -> None:
 def _ensure_registered(store: Store, night: Night, name: str) -> None:
     if store.client.search_registered_models(f"name = '{name}'", max_results=1):
         return
-    text = (
-        f"How long jobs on **{night.cluster}** run, by the {night.kind} predictor. "
-        "The alias `champion` serves; `challenger` is the latest night."
-    )
+    text = model_description(night.cluster, night.kind)
     tags = {"runcast.cluster": night.cluster, "runcast.kind": night.kind}
     try:
         while_locked(lambda: store.client.create_registered_model(name, tags=tags, description=text))

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 
+from runcast.registry.page import experiment_tags
 from runcast.registry.slug import slug
 from runcast.registry.store import Store, while_locked
 
@@ -62,18 +64,21 @@ def log_night(
     note: str,
     report: Path | None,
     logged_at: datetime,
+    about: str = "",
 ) -> str:
     """Log one night of one kind and return its run id.
 
     `metrics` are keyed by metric_key; `note` is Markdown shown with the run; `report` is the night's report folder, copied under
-    `report/`. Nothing that is not finite is logged: MLflow would show a changed number.
+    `report/`; `about` is the cluster file's description. Nothing that is not finite is logged: MLflow would show a changed number.
+    Numbers are logged to four digits, which is what its tables have room for; report.json holds them whole.
     """
     client, run_id = store.client, _open_run(store, night, logged_at)
+    _describe(store, night.cluster, about)
     _log_dataset(store, run_id, night)
     for part in _parts([Param(key, str(value)) for key, value in sorted(parameters.items())], PARAMETERS_A_CALL):
         while_locked(partial(client.log_batch, run_id, params=part))
     cut_ms = int(night.cut.timestamp() * 1000)
-    finite = [Metric(key, value, cut_ms, 0) for key, value in sorted(metrics.items()) if abs(value) < float("inf")]
+    finite = [Metric(key, float(f"{value:.4g}"), cut_ms, 0) for key, value in sorted(metrics.items()) if isfinite(value)]
     for part in _parts(finite, METRICS_A_CALL):
         while_locked(partial(client.log_batch, run_id, metrics=part))
     named = [RunTag(key, value) for key, value in sorted({**tags, "mlflow.note.content": note}.items())]
@@ -106,6 +111,15 @@ def _open_run(store: Store, night: Night, logged_at: datetime) -> str:
         )
     )
     return str(run.info.run_id)
+
+
+def _describe(store: Store, cluster: str, about: str) -> None:
+    """Give the experiment its description and its saved view, where they are others."""
+    experiment_id = store.experiment_id(cluster)
+    present = store.client.get_experiment(experiment_id).tags
+    for name, value in experiment_tags(cluster, experiment_id, about).items():
+        if present.get(name) != value:
+            while_locked(partial(store.client.set_experiment_tag, experiment_id, name, value))
 
 
 def _log_dataset(store: Store, run_id: str, night: Night) -> None:

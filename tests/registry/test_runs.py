@@ -22,7 +22,7 @@ def report(tmp_path: Path) -> Path:
 
 
 def _log(store: Store, night: Night, report: Path | None = None, at: datetime = AT) -> str:
-    metrics = {"gbdt/all/mdape": 0.5, "gbdt/long/mdape": float("nan"), "gbdt/new/mdape": float("inf")}
+    metrics = {"gbdt/all/mdape": 0.500012, "gbdt/long/mdape": float("nan"), "gbdt/new/mdape": float("inf")}
     return log_night(
         store,
         night,
@@ -41,7 +41,7 @@ def test_run_holds_parameters_metrics_report_and_data(store: Store, night: Calla
     assert run.info.status == "FINISHED"
     assert run.info.run_name == "2020-09-26 gbdt"
     assert run.data.params == {"trees": "300", "seed": "7"}
-    assert run.data.metrics == {"gbdt/all/mdape": 0.5}, "what is not finite is left out"
+    assert run.data.metrics == {"gbdt/all/mdape": 0.5}, "four digits; what is not finite is left out"
     assert run.data.tags["runcast.feature_version"] == "features-1"
     assert run.data.tags["mlflow.note.content"] == "# card"
     assert run.inputs.dataset_inputs[0].dataset.digest == night().data_fingerprint[:36]
