@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from runcast.training.forecast import Floats, Inputs
 
+Floats32 = NDArray[np.float32]
+
 LOW, HIGH = float(np.log(1 / 1.25)), float(np.log(1 / 0.75))
 #: A tighter window: of two values equally safe within 25 %, the sharper one is the better answer.
 NEAR = float(np.log(1.09))
@@ -156,3 +158,95 @@ def log_of(seconds: NDArray[np.floating]) -> NDArray[np.float32]:
     """Return ln(seconds) as float32, of less than a second 0, of NaN NaN."""
     logs: NDArray[np.float32] = np.log(np.maximum(seconds, 1)).astype(np.float32)
     return logs
+
+
+class OneJob:
+    """`candidates` and `described` of one job at a time: the same numbers from a tenth of the calls, in arrays that are kept.
+
+    Runs are counted by tables over the bits of a ring. Whatever changes above changes here: tests hold both against each other.
+    """
+
+    def __init__(self) -> None:
+        places = [step * _IN_SLOT + place for step, of_slot in enumerate(_OF_SLOT) for place in of_slot]
+        self._drawn = np.array([_VALUES.start + place for place in places], np.intp)
+        self._rings = np.arange(STEPS)[:, None] * _IN_SLOT + np.arange(RING) + _VALUES.start
+        self._values = np.empty(CANDIDATES, np.float32)
+        self._rows = np.empty((CANDIDATES, len(COLUMNS)), np.float32)
+        self._own = np.empty(_OWN.stop - _OWN.start, np.float32)
+        self._own_steady, self._own_times, self._own_as_is = np.split(self._own[2:], np.cumsum([STEPS, len(_BLOCKS[3])]))
+        self._runs = np.empty((3, STEPS, RING), np.bool_)
+        self._near = np.empty((2, CANDIDATES, STEPS, RING), np.bool_)
+        self._apart = np.empty((2, CANDIDATES, CANDIDATES), np.float32)
+
+    def described(self, asked: NDArray[np.float32], hard_limit_s: float, p50_log: float) -> tuple[Floats32, Floats32]:
+        """Return the existing candidates of a job, (k,), and what is told of each, (k, len(COLUMNS)), until the next job.
+
+        `asked` are its features in the order of READS; what of them is infinite is made NaN in place.
+        """
+        asked[np.isinf(asked)] = np.nan
+        logs = log_of(asked[:_LOGS])
+        self._own[0], self._own[1] = p50_log, logs[_LIMIT.start]
+        value, which = self._draw(logs, hard_limit_s)
+        count, rings = len(value), logs.take(self._rings)
+        runs, alike, alike_n = self._read_rings(rings)
+        np.log1p(np.maximum(asked[_TIMES], np.float32(0)), out=self._own_times)
+        self._own_as_is[:] = asked[_AS_IS]
+        rows = self._rows[:count]
+        rows[:, 0], rows[:, 1] = which, value
+        rows[:, 2:4] = value[:, None] - self._own[:2]
+        self._count_around(value, rows)
+        off = rings - value[:, None, None]
+        near = self._near[:, :count]
+        np.logical_and(off >= LOW, off <= HIGH, out=near[0])
+        np.less_equal(np.abs(off), NEAR, out=near[1])
+        inside, inside_near = np.packbits(near, axis=3)[..., 0]
+        for columns, told in zip(
+            _STEP_COLUMNS,
+            (_COUNT[inside] / runs, _COUNT[inside_near] / runs, _FIRST[inside], -off[:, :, 0], _COUNT[inside & alike] / alike_n),
+            strict=True,
+        ):
+            rows[:, columns] = told
+        rows[:, _OVER_ELAPSED] = value[:, None] - logs[_ELAPSED]
+        rows[:, _OWN] = self._own
+        return value, rows
+
+    def _draw(self, logs: Floats32, hard_limit_s: float) -> tuple[Floats32, NDArray[np.intp]]:
+        """Return the candidates and which they are."""
+        values = self._values
+        values[:-2] = logs.take(self._drawn)
+        values[-2:] = self._own[:2]
+        cap = np.inf if hard_limit_s != hard_limit_s else np.float32(np.log(max(hard_limit_s, 1.0)))
+        np.minimum(np.maximum(values, np.float32(0), out=values), np.float32(cap), out=values)
+        which = np.flatnonzero(values == values)
+        return values.take(which), which
+
+    def _read_rings(self, rings: Floats32) -> tuple[NDArray[np.int64], NDArray[np.uint8], Floats]:
+        """Return of each slot its runs (at least 1), the bits of those the run after which was like the latest, and how many; steady."""
+        known, like_latest, like_before = self._runs
+        np.equal(rings, rings, out=known)
+        like_latest[:, -1] = like_before[:, -1] = False
+        like_latest[:, :-1] = _is_like(rings[:, 1:], rings[:, :1])
+        like_before[:, :-1] = _is_like(rings[:, 1:], rings[:, :-1])
+        known_bits, alike, steady = np.packbits(self._runs, axis=2)[..., 0]
+        runs = _COUNT[known_bits]
+        np.divide(_COUNT[steady], np.maximum(_COUNT[known_bits & _BUT_LATEST], 1), out=self._own_steady, casting="same_kind")
+        return np.maximum(runs, 1), alike, _COUNT_OR_NAN[alike]
+
+    def _count_around(self, value: Floats32, rows: Floats32) -> None:
+        """Fill in how many candidates lie below each by more than 25 %, above it, and with it."""
+        count = len(value)
+        off = value - value[:, None]
+        apart = self._apart[:, :count, :count]
+        np.less(off, LOW, out=apart[0])
+        np.greater(off, HIGH, out=apart[1])
+        below, above = apart.sum(2)
+        rows[:, 4], rows[:, 5], rows[:, 6] = count - below - above, below, above
+
+
+_IN_SLOT = RING + len(_MIDDLES)
+_LOGS = _LIMIT.stop  # what of READS is read as ln(seconds) comes first
+#: Of a byte whose highest bit is a ring's latest run: bits set, NaN for none, the place of the first (RING for none).
+_COUNT = np.array([bits.bit_count() for bits in range(256)])
+_COUNT_OR_NAN = np.where(_COUNT > 0, _COUNT, np.nan)
+_FIRST = np.array([RING, *(8 - bits.bit_length() for bits in range(1, 256))])
+_BUT_LATEST = np.uint8(0b0111_1111)

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runcast.training.candidates import READS, OneJob
 from runcast.training.errors import ModelFileError
 from runcast.training.forecast import FLOOR_S, Inputs
+from runcast.training.ranked import BLEND_FROM, BLEND_TO, SCORE_SHARE, Ranked
 from runcast.training.scoring import Baseline, Cart, Gbdt, Rule
 
 Row = NDArray[np.float32]
@@ -38,19 +40,24 @@ def answerer(rule: Rule) -> Answerer:
         return _of_gbdt(rule)
     if isinstance(rule, Cart):
         return _of_cart(rule)
+    if isinstance(rule, Ranked):
+        return OneRanked(rule)
     if isinstance(rule, Baseline):
         return _of_baseline(rule)
     return _of_table(rule)
 
 
-def clip_one(p50_s: float, p90_s: float, confidence: float, source: str, hard_limit_s: float) -> Answer:
-    """Return `clip` of one forecast; its point is p50."""
+def clip_one(
+    p50_s: float, p90_s: float, confidence: float, source: str, hard_limit_s: float, point_s: float | None = None
+) -> Answer:
+    """Return `clip` of one forecast; its point is p50 where none is given."""
     if not (math.isfinite(p50_s) and math.isfinite(p90_s) and math.isfinite(confidence)):
         raise ModelFileError("a forecast is not finite; retrain the model")
     cap = hard_limit_s if hard_limit_s >= FLOOR_S else math.inf  # NaN compares false
     floored = max(p50_s, FLOOR_S)
     low, high = min(floored, cap), min(max(p90_s, floored), cap)
-    return Answer(low, high, low, min(max(confidence, 0.0), 1.0), source)
+    point = low if point_s is None else min(max(point_s, FLOOR_S), cap)
+    return Answer(low, high, point, min(max(confidence, 0.0), 1.0), source)
 
 
 def _of_gbdt(rule: Gbdt) -> Answerer:
@@ -60,6 +67,36 @@ def _of_gbdt(rule: Gbdt) -> Answerer:
         return clip_one(p50_s, p90_s, min(p50_s / p90_s, 1.0), rule.kind, hard_limit_s)
 
     return answer
+
+
+class OneRanked:
+    """`Ranked` for one job; called, it answers with the margin of the rule."""
+
+    def __init__(self, rule: Ranked) -> None:
+        self._rule, self._job = rule, OneJob()
+        places = {name: at for at, name in enumerate(rule.columns)}
+        self._quantiles = np.array([places[name] for name in rule.p50.names], np.intp)
+        self._reads = np.array([places[name] for name in READS], np.intp)
+        self._score, self._share = np.array(rule.calibration.score), np.array(rule.calibration.share)
+        self._shift_log = rule.margin.shift_log()
+
+    def __call__(self, row: Row, hard_limit_s: float) -> Answer:
+        return self.shifted(row, hard_limit_s, self._shift_log)[0]
+
+    def shifted(self, row: Row, hard_limit_s: float, shift_log: float) -> tuple[Answer, float]:
+        """Return the answer with p90 raised by this margin, and ln(p90) without it: what the runtime will be held against."""
+        rule, quantiles = self._rule, row.take(self._quantiles)
+        median_log, p90_log = rule.p50.predict_one(quantiles), rule.p90.predict_one(quantiles)
+        values, described = self._job.described(row.take(self._reads), hard_limit_s, median_log)
+        scores = rule.scorer.predict(described)
+        best = scores.argmax()
+        score, point_log = float(scores[best]), float(values[best])
+        chance = float(np.interp(score, self._score, self._share))
+        weight = min(max((chance - BLEND_FROM) / (BLEND_TO - BLEND_FROM), 0.0), 1.0)
+        p50_log = weight * point_log + (1 - weight) * median_log
+        confidence = (1 - SCORE_SHARE) * chance + SCORE_SHARE * score
+        p50_s, p90_s, point_s = np.exp((p50_log, p90_log + shift_log, point_log)).tolist()
+        return clip_one(p50_s, p90_s, confidence, rule.kind, hard_limit_s, point_s), p90_log
 
 
 def _of_cart(rule: Cart) -> Answerer:

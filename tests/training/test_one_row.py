@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from runcast.data.cluster import GbdtParameters, Training
+from runcast.data.cluster import GbdtParameters, RuncastParameters, Training
+from runcast.training.candidates import READS, OneJob, candidates
 from runcast.training.errors import ModelFileError
 from runcast.training.forecast import Forecast, Inputs, clip
 from runcast.training.kinds import BASELINES, MODELS, fit
-from runcast.training.one_row import answerer, clip_one
+from runcast.training.one_row import OneRanked, answerer, clip_one
+from runcast.training.ranked import Ranked
 
 LIMITS = (np.nan, 0.5, 1.0, 60.0, 86_400.0)
 
@@ -62,3 +66,62 @@ def test_rule_without_a_form_for_one_row_is_asked_through_its_table() -> None:
 def test_forecast_that_is_not_finite_is_an_error_here_too() -> None:
     with pytest.raises(ModelFileError, match="not finite"):
         clip_one(np.nan, 1.0, 0.5, "x", np.nan)
+
+
+SECONDS = st.sampled_from(
+    [0.0, 0.5, 1.0, 59.9, 60.0, 61.0, 75.0, 80.0, 3600.0, 86_400.0, 1e15, -5.0, np.inf, -np.inf, 3.4e38, 1e-30]
+)
+VALUES = st.one_of(st.just(np.nan), SECONDS, st.floats(1, 1e6, width=32), st.integers(0, 64).map(float))
+HARD_LIMITS = st.one_of(st.just(np.nan), st.sampled_from([1e-6, 0.5, 1.0, 60.0, 1e15]), st.floats(1, 1e7))
+P50_LOGS = st.one_of(st.floats(-2, 16), st.sampled_from([-30.0, 0.0, 40.0]))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    known=st.dictionaries(st.sampled_from(range(len(READS))), VALUES, max_size=len(READS)),
+    rest=VALUES,
+    hard_limit_s=HARD_LIMITS,
+    p50_log=P50_LOGS,
+)
+def test_candidates_of_one_job_are_those_of_a_table(
+    known: dict[int, float], rest: float, hard_limit_s: float, p50_log: float
+) -> None:
+    row = np.array([known.get(at, rest) for at in range(len(READS))], np.float32)
+    drawn = candidates(Inputs(READS, row[np.newaxis], np.array([hard_limit_s])), np.array([p50_log]))
+    exists, described = drawn.described()
+    job = OneJob()
+    job.described(row[::-1].copy(), 60.0, 3.0)  # what the job before left behind does not show
+    values, found = job.described(row.copy(), hard_limit_s, p50_log)
+    np.testing.assert_array_equal(values, drawn.values[exists])
+    np.testing.assert_array_equal(found, described)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Ranked]:
+    return {}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    known=st.lists(VALUES, min_size=8, max_size=40),
+    at=st.integers(0, 700),
+    hard_limit_s=HARD_LIMITS,
+)
+def test_ranked_answers_any_one_row_as_in_a_table(
+    known: list[float], at: int, hard_limit_s: float, make_jobs: Callable, fitted: dict[str, Ranked]
+) -> None:
+    """A training job of which some features are replaced, by unknown and extreme values too."""
+    inputs, runtime_s = make_jobs(800)
+    if not fitted:
+        training = Training(min_jobs=100, runcast=RuncastParameters(trees=20))
+        rule = fit("runcast", inputs, runtime_s, training).rule
+        assert isinstance(rule, Ranked)
+        fitted["runcast"] = rule
+    rule = fitted["runcast"]
+    row = inputs.select(rule.columns).values[at].copy()
+    row[(at * 7 + np.arange(len(known)) * 3) % len(row)] = known
+    table = Inputs(rule.columns, row[np.newaxis], np.array([hard_limit_s]))
+    answer, p90_log = OneRanked(rule).shifted(row, hard_limit_s, 0.25)
+    expected = rule.answer(table, rule.p90_log(table) + 0.25)
+    assert p90_log == rule.p90_log(table)[0]
+    assert answer._asdict() == {name: getattr(expected, name)[0] for name in answer._fields}
