@@ -103,18 +103,19 @@ def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
 def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
     """Write the bundle of the serving champion with the history as of the night, check it against the training side, make it current.
 
-    A night before the one that the serving bundle knows changes nothing: a backfill does not take the history back in time.
+    A night before the one that the serving bundle knows does not take the history back in time. Where that past night made another
+    champion than its bundle holds, the later night's bundle is written again: in any order, nights end with the same one serving.
     """
-    store, document = open_store(settings), read_report(cluster, settings, day)
-    later = _bundle_of_a_later_night(cluster, settings, day)
-    if later is None:
-        bundle = _pack(store, cluster, settings, day, _serving(store, cluster, document), now)
-        make_current(bundle.parent, bundle.name)
+    store, before = open_store(settings), _current(cluster, settings)
+    if before is None or moment_of(before.data_cut) <= _cut(cluster, day):
+        bundle, is_written = _serve(store, cluster, settings, day, before, now), True
     else:
-        bundle = later
+        latest = _night_of(cluster, before)
+        is_written = _made_another_serve(store, cluster, settings, day, latest, before)
+        bundle = _serve(store, cluster, settings, latest, before, now) if is_written else resolve(settings.bundles / cluster.name)
     manifest = read_manifest(bundle)
     return {
-        "written": later is None,
+        "written": is_written,
         "bundle": str(bundle),
         "kind": manifest.kind,
         "model_version": manifest.model_version,
@@ -124,21 +125,19 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
 
 
 def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
-    """Go back to the champion before the one that serves, and to its bundle; `day` is the latest night, for the history.
+    """Go back to the version that served before this one, of whatever kind, and to its bundle; `day` is the latest night, for the history.
 
     The bundle is written before the version is left and made current after it. Whoever dies between leaves the old bundle serving;
     the next rollback finishes this one, and the next export does too.
     """
     store, served = open_store(settings), _served(cluster, settings)
-    if served.registered is not None and models.is_left(store, served.registered):
-        back = models.champion(store, cluster.name, served.kind)
-    else:
-        back = models.rollback_target(store, cluster.name, served.kind)[1]
+    left = models.labelled(store, str(served.registered))
+    back = models.served_before(store, cluster.name, MODELS, left)
     bundle = _pack(store, cluster, settings, day, back, now)
-    if served.registered is None or not models.is_left(store, served.registered):
-        models.rollback(store, cluster.name, served.kind, now)
+    models.roll_back(store, left, back, now)
     make_current(bundle.parent, bundle.name)
-    return {"champion": back.label, "night": back.night, "bundle": str(bundle)}
+    models.mark_served(store, back, now, is_new=True)
+    return {"champion": back.label, "night": back.night, "left": left.label, "bundle": str(bundle)}
 
 
 def prune(cluster: Cluster, settings: Settings, today: dt.date) -> Record:
@@ -303,14 +302,37 @@ def model_files(store: Store, settings: Settings, cluster: Cluster, version: Mod
     return kept
 
 
-def _bundle_of_a_later_night(cluster: Cluster, settings: Settings, day: dt.date) -> Path | None:
-    """Return the bundle that serves where it knows jobs after the end of `day`; None where it does not, or none can be read."""
+def _serve(store: Store, cluster: Cluster, settings: Settings, day: dt.date, before: Manifest | None, now: dt.datetime) -> Path:
+    """Write the bundle of the night's serving champion, make it current, and keep in the registry from when it serves."""
+    serving = _serving(store, cluster, read_report(cluster, settings, day))
+    bundle = _pack(store, cluster, settings, day, serving, now)
+    make_current(bundle.parent, bundle.name)
+    if serving is not None:
+        models.mark_served(store, serving, now, is_new=before is None or before.registered != serving.label)
+    return bundle
+
+
+def _current(cluster: Cluster, settings: Settings) -> Manifest | None:
+    """Return the manifest of the bundle that serves; None where none does, or it cannot be read."""
     try:
-        bundle = resolve(settings.bundles / cluster.name)
-        is_later = moment_of(read_manifest(bundle).data_cut) > _cut(cluster, day)
+        return read_manifest(resolve(settings.bundles / cluster.name))
     except BundleError:
         return None
-    return bundle if is_later else None
+
+
+def _night_of(cluster: Cluster, manifest: Manifest) -> dt.date:
+    """Return the night that a bundle knows the history of: the local day whose end is its cut."""
+    return (moment_of(manifest.data_cut) - dt.timedelta(microseconds=1)).astimezone(cluster.zone).date()
+
+
+def _made_another_serve(
+    store: Store, cluster: Cluster, settings: Settings, day: dt.date, latest: dt.date, bundle: Manifest
+) -> bool:
+    """Say whether the past night `day` made the champion that the latest night would serve, and its bundle holds another."""
+    if not (report_folder(cluster, settings, latest) / "report.json").exists():
+        return False
+    serving = _serving(store, cluster, read_report(cluster, settings, latest))
+    return serving is not None and serving.night == day.isoformat() and serving.label != bundle.registered
 
 
 def _served(cluster: Cluster, settings: Settings) -> Manifest:

@@ -2,15 +2,16 @@
 
 `challenger` is the latest night registered, `champion` the one that serves. The champion moves only with a passed report on the
 same data, and never to an older night than it has: a backfill leaves it where running every night would have. A version that
-passed keeps that as a tag, so that a rollback finds the champion before; a version rolled back by hand is not promoted again.
+became champion keeps that as a tag, and so does one whose bundle served, with the moment from which: a rollback goes to the version
+that served before. A version rolled back by hand is not promoted again.
 Whoever dies between registering and moving an alias leaves the readers with the old champion.
 """
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from mlflow.artifacts import download_artifacts
@@ -29,6 +30,8 @@ from runcast.registry.store import Store, while_locked
 CHALLENGER = "challenger"
 CHAMPION = "champion"
 _PASSED = "runcast.gate"  # "passed" once a version has been promoted with its report
+_WAS_CHAMPION = "runcast.was_champion"  # "yes" once the alias was moved to it: a night that passed out of order may never have it
+_SERVED_SINCE = "runcast.served_since"  # when its bundle was made current after another's, UTC
 _ROLLED_BACK = "runcast.rolled_back"  # when, by hand
 
 
@@ -98,42 +101,61 @@ def register(store: Store, night: Night, *, run_id: str, bundle: Path, descripti
 def promote(store: Store, version: ModelVersion, report: GateReport | None) -> Promotion:
     """Make `version` the champion; raises GateNotPassed without a passed report on its own data."""
     _check_report(version, report)
-    tags = store.client.get_model_version(version.name, version.version).tags
+    tags = _tags(store, version)
     if _ROLLED_BACK in tags:
         raise GateNotPassed(
             f"{version.label} was rolled back at {tags[_ROLLED_BACK]}: it does not come back. Train another night."
         )
-    while_locked(lambda: store.client.set_model_version_tag(version.name, version.version, _PASSED, "passed"))
+    _tag(store, version, _PASSED, "passed")
     current = _by_alias(store, version.name, CHAMPION)
     if current is not None and current.version == version.version:
+        _tag(store, version, _WAS_CHAMPION, "yes")  # whoever moved the alias may have died before it said so
         return Promotion(current, False, f"{version.label} is the champion already")
     if current is not None and current.night > version.night:
         return Promotion(current, False, f"{current.label} of the later night {current.night} stays")
     while_locked(lambda: store.client.set_registered_model_alias(version.name, CHAMPION, version.version))
+    _tag(store, version, _WAS_CHAMPION, "yes")
     before = "none" if current is None else current.label
     return Promotion(version, True, f"{version.label} passed every gate; the champion before: {before}")
 
 
-def rollback(store: Store, cluster: str, kind: str, at: datetime) -> ModelVersion:
-    """Move the champion back to the latest passed version of a night before it, and return that one; the other does not return.
+def served_before(store: Store, cluster: str, kinds: Iterable[str], served: ModelVersion) -> ModelVersion:
+    """Return the version of any kind that served before `served` did; raises NoChampion where none has.
 
-    The tag on the version that is left is what decides: once it is there, `champion` answers with the other.
+    A version that was rolled back does not count, nor one that passed its gates but never served.
     """
-    left, back = rollback_target(store, cluster, kind)
-    while_locked(lambda: store.client.set_model_version_tag(left.name, left.version, _ROLLED_BACK, at.isoformat()))
-    while_locked(lambda: store.client.set_registered_model_alias(left.name, CHAMPION, back.version))
-    return back
+    told = _tags(store, served)
+    # One that was left already served until then; without either tag, its export died before it said so.
+    until = told.get(_ROLLED_BACK) or told.get(_SERVED_SINCE)
+    found = []
+    for version in (v for kind in kinds for v in versions(store, model_name(cluster, kind)) if v.label != served.label):
+        tags = _tags(store, version)
+        since = tags.get(_SERVED_SINCE)
+        if since is None or _ROLLED_BACK in tags:
+            continue
+        if until is None or since < until or (since == until and _ROLLED_BACK in told):
+            found.append((since, version))
+    if not found:
+        raise NoChampion(f"{served.label} is the first version that has served: there is nothing to roll back to")
+    return max(found, key=lambda one: one[0])[1]
 
 
-def rollback_target(store: Store, cluster: str, kind: str) -> tuple[ModelVersion, ModelVersion]:
-    """Return the version that the alias names and the one before it; raises NoChampion where there is none."""
-    current = _by_alias(store, model_name(cluster, kind), CHAMPION)
-    if current is None:
-        raise _no_champion(cluster, kind)
-    earlier = [v for v in versions(store, current.name) if has_passed(store, v) and v.night < current.night]
-    if not earlier:
-        raise NoChampion(f"{current.label} is the only champion there has been: there is nothing to roll back to")
-    return current, max(earlier, key=lambda v: (v.night, int(v.version)))
+def roll_back(store: Store, left: ModelVersion, back: ModelVersion, at: datetime) -> None:
+    """Leave a version for good, and make `back` the champion of its kind; of another kind, `left`'s gets its champion before.
+
+    The tag on the version that is left is what decides: once it is there, `champion` does not answer with it any more.
+    """
+    if _ROLLED_BACK not in _tags(store, left):
+        _tag(store, left, _ROLLED_BACK, _moment(at))
+    if left.name != back.name:
+        _settle(store, left.name)
+    while_locked(lambda: store.client.set_registered_model_alias(back.name, CHAMPION, back.version))
+
+
+def mark_served(store: Store, version: ModelVersion, since: datetime, *, is_new: bool) -> None:
+    """Keep from when the version's bundle serves; `is_new` says that another's served until then."""
+    if is_new or _SERVED_SINCE not in _tags(store, version):
+        _tag(store, version, _SERVED_SINCE, _moment(since))
 
 
 def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
@@ -141,9 +163,28 @@ def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
     found = _by_alias(store, model_name(cluster, kind), CHAMPION)
     if found is None:
         raise _no_champion(cluster, kind)
-    if _ROLLED_BACK in store.client.get_model_version(found.name, found.version).tags:  # killed before it moved the alias
-        return rollback_target(store, cluster, kind)[1]
+    if _ROLLED_BACK in _tags(store, found):  # killed before it moved the alias
+        found = _champion_before(store, found.name)
+        if found is None:
+            raise _no_champion(cluster, kind)
     return found
+
+
+def _settle(store: Store, name: str) -> None:
+    """Let the champion alias go to the champion before, or to none, where it names a version that was rolled back."""
+    current = _by_alias(store, name, CHAMPION)
+    if current is None or _ROLLED_BACK not in _tags(store, current):
+        return
+    before = _champion_before(store, name)
+    if before is None:
+        while_locked(lambda: store.client.delete_registered_model_alias(name, CHAMPION))
+    else:
+        while_locked(lambda: store.client.set_registered_model_alias(name, CHAMPION, before.version))
+
+
+def _champion_before(store: Store, name: str) -> ModelVersion | None:
+    standing = [v for v in versions(store, name) if was_champion(store, v)]
+    return max(standing, key=lambda v: (v.night, int(v.version)), default=None)
 
 
 def _no_champion(cluster: str, kind: str) -> NoChampion:
@@ -155,10 +196,15 @@ def find(store: Store, night: Night) -> ModelVersion | None:
     return _find_version(store, model_name(night.cluster, night.kind), night)
 
 
-def is_left(store: Store, label: str) -> bool:
-    """Say whether the version of this label was rolled back."""
+def labelled(store: Store, label: str) -> ModelVersion:
+    """Return the version of a label such as runcast-venus-gbdt/3; raises RegistryError where it is there no more."""
     name, _, number = label.rpartition("/")
-    return _ROLLED_BACK in store.client.get_model_version(name, number).tags
+    try:
+        return _read(store.client.get_model_version(name, number))
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        raise RegistryError(f"{label}: the bundle that serves names it, and the registry does not know it") from error
 
 
 def download_model(store: Store, version: ModelVersion, folder: Path) -> None:
@@ -268,10 +314,24 @@ def aliased(store: Store, name: str) -> set[str]:
     return {str(number) for number in store.client.get_registered_model(name).aliases.values()}
 
 
-def has_passed(store: Store, version: ModelVersion) -> bool:
-    """Say whether the version has been promoted with a passed report, and not been rolled back."""
+def was_champion(store: Store, version: ModelVersion) -> bool:
+    """Say whether the version has been champion of its kind and was not rolled back."""
+    tags = _tags(store, version)
+    return _WAS_CHAMPION in tags and _ROLLED_BACK not in tags
+
+
+def _moment(at: datetime) -> str:
+    """Return a moment as text that sorts as time does."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _tags(store: Store, version: ModelVersion) -> Mapping[str, str]:
     tags: Mapping[str, str] = store.client.get_model_version(version.name, version.version).tags
-    return tags.get(_PASSED) == "passed" and _ROLLED_BACK not in tags
+    return tags
+
+
+def _tag(store: Store, version: ModelVersion, key: str, value: str) -> None:
+    while_locked(lambda: store.client.set_model_version_tag(version.name, version.version, key, value))
 
 
 def _read(found: MlflowVersion) -> ModelVersion:

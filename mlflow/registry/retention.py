@@ -60,7 +60,7 @@ def prune(store: Store, cluster: str, kind: str, today: date, *, days: int = KEP
 
 def _needed(store: Store, versions: list[ModelVersion], passed: int) -> set[str]:
     named = models.aliased(store, versions[0].name) if versions else set()
-    latest = sorted((v for v in versions if models.has_passed(store, v)), key=lambda v: (v.night, int(v.version)))[-passed:]
+    latest = sorted((v for v in versions if models.was_champion(store, v)), key=lambda v: (v.night, int(v.version)))[-passed:]
     return named | {version.version for version in latest}
 
 

@@ -305,7 +305,7 @@ def status(cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = Non
 
 @app.command()
 def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
-    """Go back to the previous champion and its bundle."""
+    """Go back to the version that served before, and its bundle; the one that is left does not come back."""
     from runcast.registry.job import rollback as go_back
 
     settings, chosen = _open(cluster)

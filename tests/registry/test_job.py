@@ -270,6 +270,16 @@ def test_model_that_fails_its_gate_is_registered_and_the_baseline_serves(
     with pytest.raises(NoChampion, match="the baseline nearest_median serves"):
         registry.rollback(strict, settings, NIGHTS[-1], NOW)
 
+    # A night before it is caught up and passes: its model would have been champion, so it serves, with the later night's history.
+    lenient = strict.model_copy(update={"evaluation": strict.evaluation.model_copy(update={"gates": ()})})
+    caught_up = run_night(lenient, settings, NIGHTS[0], made_up_jobs)["export"]
+    manifest = read_manifest(resolve(settings.bundles / "demo"))
+    assert (caught_up["written"], caught_up["registered"]) == (True, manifest.registered)
+    assert (str(manifest.registered)[-1], manifest.data_cut) == ("2", "2026-03-31T22:00:00Z"), "the second version registered"
+    assert registry.export(lenient, settings, NIGHTS[0], NOW)["written"] is False, "a second time it changes nothing"
+    with pytest.raises(NoChampion, match="is the first version that has served"):
+        registry.rollback(lenient, settings, NIGHTS[-1], NOW)
+
 
 def test_night_without_a_report_is_not_registered(cluster: Cluster, empty_database: Path, tmp_path: Path) -> None:
     shutil.copy(empty_database, tmp_path)

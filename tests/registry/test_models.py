@@ -9,7 +9,7 @@ from mlflow.exceptions import MlflowException
 
 from runcast.evaluation.gates import GateReport
 from runcast.registry.errors import GateNotPassed, NoChampion
-from runcast.registry.models import ModelVersion, champion, download, promote, rollback
+from runcast.registry.models import ModelVersion, champion, download, mark_served, promote, roll_back, served_before
 from runcast.registry.runs import Night
 from runcast.registry.store import Store
 
@@ -116,37 +116,87 @@ def test_backfilled_night_does_not_replace_a_later_champion(
     earlier = register_night(night(24))
     assert not promote(store, earlier, make_report(earlier)).moved
     assert _aliases(store) == {"challenger": "1", "champion": "1"}
-    assert rollback(store, "venus", "gbdt", AT) == earlier, "as if the nights had run in order"
-
-
-def test_rollback_goes_to_the_champion_before_and_stays_there(
-    store: Store, night: Nights, register_night: Registers, make_report: Reports
-) -> None:
-    versions = [register_night(night(day)) for day in (23, 24, 25, 26)]
-    for version in (versions[0], versions[1], versions[3]):  # 25 failed its gate
-        promote(store, version, make_report(version))
-    assert rollback(store, "venus", "gbdt", AT) == versions[1]
-    assert champion(store, "venus", "gbdt") == versions[1]
-    with pytest.raises(GateNotPassed, match="was rolled back"):
-        promote(store, versions[3], make_report(versions[3]))
-    assert rollback(store, "venus", "gbdt", AT) == versions[0]
     with pytest.raises(NoChampion, match="nothing to roll back to"):
-        rollback(store, "venus", "gbdt", AT)
+        served_before(store, "venus", ["gbdt"], later)
+
+
+Serves = Callable[..., ModelVersion]
+
+
+@pytest.fixture
+def serve(store: Store, night: Nights, register_night: Registers, make_report: Reports) -> Serves:
+    """Register, promote and let serve from midnight of the day after; `is_served=False` leaves out the last."""
+
+    def run(day: int, *, kind: str = "gbdt", is_served: bool = True) -> ModelVersion:
+        version = register_night(night(day, kind=kind))
+        promote(store, version, make_report(version))
+        if is_served:
+            mark_served(store, version, datetime(2020, 9, day + 1, tzinfo=UTC), is_new=True)
+        return version
+
+    return run
+
+
+def go_back(store: Store, served: ModelVersion) -> ModelVersion:
+    """What the job does: from the version that serves to the one that served before; `since` as the clock goes on."""
+    back = served_before(store, "venus", ["cart", "gbdt"], served)
+    roll_back(store, served, back, AT)
+    mark_served(store, back, AT, is_new=True)
+    return back
+
+
+def test_rollback_goes_to_what_served_before_and_what_it_left_stays_away(
+    store: Store, serve: Serves, make_report: Reports
+) -> None:
+    first, second, third = serve(23), serve(24), serve(26)
+    assert go_back(store, third) == second
+    assert champion(store, "venus", "gbdt") == second
+    with pytest.raises(GateNotPassed, match="was rolled back"):
+        promote(store, third, make_report(third))
+    assert go_back(store, second) == first
+    with pytest.raises(NoChampion, match="nothing to roll back to"):
+        go_back(store, first)
+
+
+def test_rollback_passes_over_a_night_that_passed_but_never_served(store: Store, serve: Serves) -> None:
+    """Nights 23 and 26 ran and served; the one of 24 was caught up later and passed."""
+    first, last = serve(23), serve(26)
+    serve(24, is_served=False)
+    assert go_back(store, last) == first
+
+
+def test_rollback_to_another_kind_leaves_each_kind_its_champion(store: Store, serve: Serves) -> None:
+    """gbdt served, then cart: going back gives cart its champion before, which had never served."""
+    gbdt, silent, cart = serve(23), serve(23, kind="cart", is_served=False), serve(24, kind="cart")
+    assert go_back(store, cart) == gbdt
+    assert (champion(store, "venus", "gbdt"), champion(store, "venus", "cart")) == (gbdt, silent)
+
+
+def test_rollback_from_the_only_champion_of_its_kind_leaves_none(store: Store, serve: Serves) -> None:
+    gbdt, cart = serve(23), serve(24, kind="cart")
+    assert go_back(store, cart) == gbdt
+    with pytest.raises(NoChampion, match="no cart model"):
+        champion(store, "venus", "cart")
+
+
+def test_a_version_that_serves_on_keeps_its_beginning(store: Store, serve: Serves) -> None:
+    """Night 25 failed its gate, so the version of 23 was exported again: it still served before the one of 26."""
+    first, last = serve(23), serve(26)
+    mark_served(store, first, AT, is_new=False)
+    assert served_before(store, "venus", ["gbdt"], last) == first
 
 
 def test_killed_rollback_has_left_already_and_a_second_one_finishes_it(
-    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch, make_report: Reports
+    store: Store, serve: Serves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    versions = [register_night(night(day)) for day in (23, 24, 25)]
-    for version in versions:
-        promote(store, version, make_report(version))
+    _, second, third = serve(23), serve(24), serve(25)
     with monkeypatch.context() as killed:
         killed.setattr(type(store.client), "set_registered_model_alias", _killed)
         with pytest.raises(KeyboardInterrupt):
-            rollback(store, "venus", "gbdt", AT)
-    assert champion(store, "venus", "gbdt") == versions[1]
-    assert rollback(store, "venus", "gbdt", AT) == versions[1], "not one further"
-    assert champion(store, "venus", "gbdt") == versions[1]
+            go_back(store, third)
+    assert champion(store, "venus", "gbdt") == second
+    assert go_back(store, third) == second, "not one further"
+    assert champion(store, "venus", "gbdt") == second
 
 
 def test_readers_never_get_the_latest_instead_of_the_champion(
