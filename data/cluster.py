@@ -28,6 +28,12 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _cron(value: str | None) -> str | None:
+    if value is not None and not croniter.is_valid(value):
+        raise ValueError(f"{value!r} is no cron expression; write e.g. '30 2 * * *' for every night at 2:30")
+    return value
+
+
 class Source(_Part):
     """Where the log is and how to read it; `options` belongs to the format and is checked by its adapter."""
 
@@ -95,6 +101,14 @@ class Evaluation(_Part):
     min_test_jobs: int = Field(100, ge=1)
     targets: tuple[float, ...] = (0.089, 0.108)  # Table 2: PAI's CART, Helios
     gates: tuple[Gate, ...] = (Gate(),)
+    replay_schedule: str | None = (
+        "0 10 * * 6"  # cron, in time_zone: hours of one core, so by day and at the week's end; null: by hand
+    )
+
+    @field_validator("replay_schedule")
+    @classmethod
+    def _known_cron(cls, value: str | None) -> str | None:
+        return _cron(value)
 
 
 class Quality(_Part):
@@ -106,9 +120,22 @@ class Quality(_Part):
 
 
 class Export(_Part):
-    """What is handed to the scheduler."""
+    """What is handed to the scheduler, and where what it was told can be read."""
 
     valid_days: float = Field(7, gt=0)  # past this a bundle is not served: a week without a night means something is broken
+    served: tuple[str, ...] | None = Field(None, min_length=1)  # globs of what `runcast serve` keeps; null: no live accuracy
+
+
+class Retention(_Part):
+    """How long what can be made again is kept; jobs in the lake, what an alias names and what serves are always kept."""
+
+    versions_days: int = Field(90, ge=1)  # a quarter of nights to compare in MLflow; a version weighs what its history weighs
+    rollbacks: int = Field(3, ge=1)  # versions that were champion, for a rollback, however old
+    models_days: int = Field(14, ge=1)  # folders of trained models; the registry has copies
+    bundles: int = Field(3, ge=1)  # beside the current one, the latest: for a rollback by hand, and for slow readers
+    reports_days: int = Field(
+        400, ge=1
+    )  # reports, records of nights, live accuracy, replays: a year can be compared with the last
 
 
 class Cluster(_Part):
@@ -127,6 +154,7 @@ class Cluster(_Part):
     evaluation: Evaluation = Evaluation()
     quality: Quality = Quality()
     export: Export = Export()
+    retention: Retention = Retention()
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
     path: Path = Path()
 
@@ -141,9 +169,7 @@ class Cluster(_Part):
     @field_validator("schedule")
     @classmethod
     def _known_cron(cls, value: str | None) -> str | None:
-        if value is not None and not croniter.is_valid(value):
-            raise ValueError(f"{value!r} is no cron expression; write e.g. '30 2 * * *' for every night at 2:30")
-        return value
+        return _cron(value)
 
     @property
     def zone(self) -> tzinfo:

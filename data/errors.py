@@ -5,6 +5,14 @@ class RuncastError(Exception):
     """Base of every error that Runcast raises on purpose; the command line prints it without a traceback."""
 
 
+class MayPass(RuncastError):
+    """What may pass by itself: a lock that somebody holds, a full disk, a store that does not answer. A night tries again."""
+
+
+class NoSuchNight(RuncastError):
+    """A night was asked for of a day that is none, or that has not begun."""
+
+
 class ClusterFileError(RuncastError):
     """A cluster file cannot be used; carries the path, the line and the nearest known key."""
 
@@ -19,6 +27,10 @@ class TooManyRejects(RuncastError):
 
 class LakeError(RuncastError):
     """The lake is locked, damaged or not in the declared schema."""
+
+
+class LakeBusy(LakeError, MayPass):
+    """Another process writes the cluster, or the disk refuses: nothing was written; try again later."""
 
 
 class QualityStop(RuncastError):

@@ -123,6 +123,8 @@ def load(
         cluster, lake, batches, _merge_from(cluster, first, loaded), cut_us(last, cluster.zone) if last else _NO_CUT, progress
     )
     _refuse(cluster, seen)
+    if last is not None and seen.accepted:
+        _refuse_before_the_log(cluster, lake, seen, last)
 
     cut = cut_us(last or _last_day(seen.jobs, cluster), cluster.zone)
     is_past = loaded is not None and cut < loaded
@@ -244,6 +246,17 @@ def _refuse(cluster: Cluster, seen: _Seen) -> None:
             f"{sample.raw[:200]!r}. Nothing was written. Is source.format right ({cluster.source.format})? "
             "Else raise source.reject_share_at_most."
         )
+
+
+def _refuse_before_the_log(cluster: Cluster, lake: Lake, seen: _Seen, last: date) -> None:
+    """Raise SourceError where neither the log nor the lake knows a job by the end of `last`: there is no night to run."""
+    if seen.first_submit_us < cut_us(last, cluster.zone) or any(day <= last.isoformat() for day in lake.dates(cluster.name)):
+        return
+    begins = day_of(int(local_days(np.array([seen.first_submit_us]), cluster.zone)[0]))
+    raise SourceError(
+        f"{cluster.name}: no job had been submitted by the end of {last}: the log begins on {begins}. Nothing was written. "
+        "Name a day that it covers."
+    )
 
 
 def _merge_from(cluster: Cluster, first: date | None, loaded: int | None) -> int | None:

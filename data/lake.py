@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 from runcast.data.asof import DAY_US, day_number, ended_at, microseconds, seen_at
 from runcast.data.columns import COLUMNS
-from runcast.data.errors import LakeError
+from runcast.data.errors import LakeBusy, LakeError
 from runcast.data.schema import JOBS, REJECTS
 
 _UNIQUE_STRINGS = frozenset({"job_id", "job_key", "source"})
@@ -228,7 +228,7 @@ class Lake:
             try:
                 return self._commit(cluster, staging, targets)
             except OSError as error:
-                raise LakeError(
+                raise LakeBusy(
                     f"{self.root}: the load of {cluster} could not be written ({error.strerror or error}). "
                     "What was there is untouched, or the change is completed by the next run."
                 ) from error
@@ -537,7 +537,7 @@ def _acquire(handle: int, kind: int, wait_s: float, holder: Callable[[], str]) -
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise LakeError(holder()) from None
+                raise LakeBusy(holder()) from None
             time.sleep(_POLL_S)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from runcast.cli import app, main
 from runcast.data.cluster import read_cluster
-from runcast.data.errors import ClusterFileError
+from runcast.data.errors import ClusterFileError, SourceError
 from runcast.night import MODEL_KINDS
 from runcast.scheduler.bundle import make_current
 from runcast.training.kinds import MODELS
@@ -217,6 +217,12 @@ def test_a_stage_refuses_a_day_that_is_none_or_has_not_begun_and_writes_nothing(
     assert not (home / "var" / "nights" / "small" / day).exists()
 
 
+def test_a_night_before_the_log_begins_says_so_and_writes_nothing(run, home, night):
+    with pytest.raises(SourceError, match=r"by the end of 2025-12-31: the log begins on 2026-01-01\. Nothing was written"):
+        run("nightly", "--cluster", "small", "--date", "2025-12-31")
+    assert not (home / "var" / "nights" / "small" / "2025-12-31").exists()
+
+
 def test_a_day_written_without_dashes_is_the_same_night(run, home, night):
     assert json.loads(run("features", "--cluster", "small", "--date", "20260111", "--json").stdout)["day"] == "2026-01-11"
     assert not (home / "var" / "nights" / "small" / "20260111").exists()
@@ -251,8 +257,15 @@ def test_status_of_an_unknown_cluster_is_an_error(run, night):
 
 
 @pytest.mark.parametrize("schedule", ["99 2 * * *", "nightly", "30 2 * *"])
-def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_line(tmp_path, schedule):
-    file = tmp_path / "one.yaml"
-    file.write_text(CLUSTER % "log.swf" + f'schedule: "{schedule}"\n')
-    with pytest.raises(ClusterFileError, match=r"one\.yaml:7: schedule: .*no cron expression"):
-        read_cluster(file)
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (CLUSTER + "schedule: '%s'\n", "7: schedule"),
+        (CLUSTER.replace("{min_test_jobs: 50}", "{replay_schedule: '%s'}"), "6: evaluation.replay_schedule"),
+    ],
+    ids=["of nights", "of replays"],
+)
+def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_line(tmp_path, schedule, text, where):
+    (tmp_path / "one.yaml").write_text(text % ("log.swf", schedule))
+    with pytest.raises(ClusterFileError, match=rf"one\.yaml:{where}: .*no cron expression"):
+        read_cluster(tmp_path / "one.yaml")

@@ -1,10 +1,14 @@
 """Named errors of the registry."""
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import MayPass, RuncastError
 
 
 class RegistryError(RuncastError):
     """The tracking store cannot be used as asked: its address, a name or a state."""
+
+
+class StoreUnavailable(RegistryError, MayPass):
+    """The tracking store does not answer, or its database stays locked; what the night made is kept, try again later."""
 
 
 class NoChampion(RegistryError):

@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SADeprecationWarning
 
 from runcast.data.settings import Settings
-from runcast.registry.errors import RegistryError
+from runcast.registry.errors import RegistryError, StoreUnavailable
 from runcast.registry.slug import slug
 
 LOCK_TRIES = 6  # with doubling waits from 0.5 s: about 15 s on top of the library's own 20 s busy timeout for each try
@@ -54,7 +54,7 @@ class Store:
             except MlflowException as error:
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
-                    raise RegistryError(f"{self.tracking_uri}: the experiment {name} cannot be made: {error}") from error
+                    raise StoreUnavailable(f"{self.tracking_uri}: the experiment {name} cannot be made: {error}") from error
         if found.lifecycle_stage == "deleted":
             self.client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
@@ -96,20 +96,32 @@ def _connect(uri: str) -> MlflowClient:
     with warnings.catch_warnings():  # MLflow 3.17 declares its tables in a way that SQLAlchemy 2.1 calls deprecated
         warnings.simplefilter("ignore", SADeprecationWarning)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        client.search_registered_models(max_results=1)  # opens the registry's tables too, or says that there is no server
+        try:
+            client.search_registered_models(max_results=1)  # opens the registry's tables too, or says that there is no server
+        except MlflowException as error:
+            said = _without_password(f"{uri}: does not answer ({error}). Is it up?", uri)
+            raise StoreUnavailable(said) from None  # the cause would show the password in a task's log
     return client
+
+
+def _without_password(text: str, uri: str) -> str:
+    password = urlsplit(uri).password
+    return text if not password else text.replace(f":{password}@", ":…@")
 
 
 def while_locked(action: Callable[[], Result], sleep: Callable[[float], None] = time.sleep) -> Result:
     """Return `action()`, tried again with doubling waits while SQLite says that the database is locked.
 
-    Only for logging: each action must be safe to repeat.
+    Only for logging: each action must be safe to repeat. Raises StoreUnavailable where it stays locked.
     """
-    for attempt in range(LOCK_TRIES - 1):
+    tries = 0
+    while True:
         try:
             return action()
         except MlflowException as error:
+            tries += 1
             if "database is locked" not in str(error):
                 raise
-            sleep(0.5 * 2**attempt)
-    return action()
+            if tries == LOCK_TRIES:
+                raise StoreUnavailable(f"the tracking database stays locked: {error}") from error
+        sleep(0.5 * 2 ** (tries - 1))

@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from runcast import night, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
-from runcast.data.errors import QualityStop, RuncastError, SourceError
+from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
 from runcast.data.settings import Settings, read_settings
 
 app = typer.Typer(
@@ -322,27 +322,11 @@ def _open(name: str) -> tuple[Settings, Cluster]:
 
 
 def _night(date: str | None, cluster: Cluster, settings: Settings) -> str:
-    """Return the day asked for as YYYY-MM-DD, or the default; a day that has not begun in the cluster's zone is refused."""
-    day = _day(date)
-    if day is None:
-        return _default_day(cluster, settings)
-    if cluster.clock == "calendar" and day > dt.datetime.now(cluster.zone).date():
-        raise typer.BadParameter(f"{day} has not begun in {cluster.time_zone}; the night of a day is run when it is over")
-    return day.isoformat()
-
-
-def _default_day(cluster: Cluster, settings: Settings) -> str:
-    """Yesterday for a cluster that runs every night; the last day that holds an ended job for a finished log."""
-    if cluster.schedule:
-        return night.latest_complete_day(cluster, dt.datetime.now(dt.UTC))
-    from runcast.data.job import ingest as load
-    from runcast.data.lake import Lake
-
-    load(cluster, settings, first=None, last=None)
-    dates = Lake(settings.lake).dates(cluster.name)
-    if not dates:
-        raise SourceError(f"{cluster.name}: no job in this log has ended, so there is no night to run; name one with --date")
-    return max(dates)
+    """Return the day asked for as YYYY-MM-DD, or the default; what is no day, or has not begun, is a wrong parameter."""
+    try:
+        return night.choose_day(cluster, settings, date, dt.datetime.now(dt.UTC))
+    except NoSuchNight as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _day(text: str | None) -> dt.date | None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from runcast.data.cluster import Cluster, find_cluster
+from runcast.data.asof import cut_us
+from runcast.data.errors import NoSuchNight, SourceError
 from runcast.data.settings import Settings, read_settings
 
 Record = dict[str, Any]
@@ -133,6 +135,40 @@ def clusters_with_nights(settings: Settings) -> list[str]:
     """Return the names of the clusters that have had a night, in name order, whatever their files hold now."""
     folder = settings.home / "nights"
     return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.datetime) -> str:
+    """Return the day asked for as YYYY-MM-DD or, where none is, the default of the cluster; raises NoSuchNight.
+
+    The default is yesterday for a cluster that runs every night, and the last day on which a job ended for a finished log, which is
+    read for it. `now` is aware.
+    """
+    if asked is not None:
+        return checked_day(cluster, asked, now).isoformat()
+    if cluster.schedule:
+        return latest_complete_day(cluster, now)
+    from runcast.data.job import ingest
+    from runcast.data.lake import Lake
+
+    ingest(cluster, settings, first=None, last=None)
+    dates = Lake(settings.lake).dates(cluster.name)
+    if not dates:
+        raise SourceError(f"{cluster.name}: no job in this log has ended, so there is no night to run; name one with --date")
+    return max(dates)
+
+
+def checked_day(cluster: Cluster, text: str, now: dt.datetime) -> dt.date:
+    """Return the day that `text` names; raises NoSuchNight for what is no day, or for one that has not begun in the cluster's zone."""
+    try:
+        day = dt.date.fromisoformat(text)
+        cut_us(day, cluster.zone)
+    except (ValueError, TypeError, OverflowError):
+        raise NoSuchNight(f"{cluster.name}: {text!r} is not a day; write YYYY-MM-DD") from None
+    if cluster.clock == "calendar" and day > now.astimezone(cluster.zone).date():
+        raise NoSuchNight(
+            f"{cluster.name}: {day} has not begun in {cluster.time_zone}; the night of a day is run when it is over"
+        )
+    return day
 
 
 def latest_complete_day(cluster: Cluster, now: dt.datetime) -> str:

@@ -9,8 +9,9 @@ import mlflow.telemetry.utils
 import pytest
 from mlflow.exceptions import MlflowException
 
+from runcast.data.errors import MayPass
 from runcast.data.settings import Settings, read_settings
-from runcast.registry.errors import RegistryError
+from runcast.registry.errors import RegistryError, StoreUnavailable
 from runcast.registry.runs import Night, log_night
 from runcast.registry.store import LOCK_TRIES, Store, open_store, while_locked
 
@@ -28,6 +29,14 @@ def test_database_and_artifacts_lie_below_the_home(tmp_path: Path, settings: Set
 def test_plain_folder_is_refused_with_the_remedy(tmp_path: Path, uri: str) -> None:
     with pytest.raises(RegistryError, match="Unset MLFLOW_TRACKING_URI for SQLite"):
         open_store(read_settings({"RUNCAST_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": uri}))
+
+
+def test_server_that_does_not_answer_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    told = {"RUNCAST_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": "http://ada:secret@127.0.0.1:9"}
+    with pytest.raises(MayPass, match=r"ada:…@127\.0\.0\.1:9: does not answer") as refused:
+        open_store(read_settings(told))
+    assert "secret" not in str(refused.value)
 
 
 def test_one_experiment_for_each_cluster(store: Store) -> None:
@@ -83,7 +92,7 @@ def test_database_that_stays_locked_is_reported() -> None:
     def action() -> None:
         raise MlflowException("database is locked")
 
-    with pytest.raises(MlflowException, match="locked"):
+    with pytest.raises(StoreUnavailable, match="stays locked"):
         while_locked(action, waits.append)
     assert len(waits) == LOCK_TRIES - 1
 
