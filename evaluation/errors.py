@@ -13,3 +13,15 @@ class UnknownNumber(RuncastError):
 
 class UnreadablePredictions(RuncastError):
     """A file of predictions is not what a replay of this cluster's log writes."""
+
+
+class NothingServed(RuncastError):
+    """The cluster file does not say where served forecasts are kept: there is nothing to look at."""
+
+
+class ServedFilesMissing(RuncastError):
+    """No file of served forecasts is where the cluster file says."""
+
+
+class DayNotLoaded(RuncastError):
+    """The lake does not reach the end of the day that was asked for."""
