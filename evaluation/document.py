@@ -12,6 +12,7 @@ import numpy as np
 from runcast.data.cluster import Cluster
 from runcast.evaluation.bootstrap import DRAWS, LEVEL, week_of
 from runcast.evaluation.gates import ChampionComparison, GateReport, judge, not_judged
+from runcast.evaluation.importance import Importance, importance
 from runcast.evaluation.metrics import Floats
 from runcast.evaluation.replay import Cadence, Replay
 from runcast.evaluation.scores import Coverage, Intervals, Scores, best_of, coverages, intervals, score
@@ -36,6 +37,7 @@ class Judged:
     scores: Scores
     coverage: Coverage
     intervals: Intervals
+    importance: Importance
 
     @property
     def actual_s(self) -> Floats:
@@ -53,7 +55,15 @@ def judge_replay(matrix: Matrix, done: Replay, cluster: Cluster, draws: int = DR
     submit_us = matrix.submit_us[done.rows]
     week = week_of(submit_us, int(submit_us[0]))
     found = intervals(actual_s, done.forecasts, best, models_of(done.forecasts), week, cluster.training.seed, draws)
-    return Judged(matrix, done, slices, scores, coverages(actual_s, done.forecasts, cluster.evaluation.targets), found)
+    return Judged(
+        matrix,
+        done,
+        slices,
+        scores,
+        coverages(actual_s, done.forecasts, cluster.evaluation.targets),
+        found,
+        importance(matrix, done, models_of(done.forecasts), cluster.training.seed),
+    )
 
 
 def models_of(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
@@ -120,6 +130,7 @@ def make_document(
         "slices": {one.name: {"jobs": int(one.rows.sum()), "meaning": one.meaning} for one in judged.slices},
         "intervals": {**asdict(judged.intervals), "level": LEVEL},
         "verdicts": {kind: one.to_json() for kind, one in verdicts.items()},
+        "importance": judged.importance,
         "champion": {kind: asdict(one) for kind, one in champions.items()},
         "fallbacks": dict(judged.done.fallbacks),
         "cuts": [

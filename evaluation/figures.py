@@ -1,6 +1,7 @@
 """The report's pictures, drawn by matplotlib as SVG without a screen: one function per figure, each from a judged replay.
 
-Texts from the log (group names, states) are drawn as they are written, never as formulas. Equal numbers give equal bytes.
+Texts from the log (group names, states) are drawn as they are written, never as formulas. Equal numbers give equal bytes. A predictor
+has a colour, a dash and a marker of its own everywhere: none is told by colour alone.
 """
 
 import io
@@ -12,14 +13,16 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import WEEK_US, week_of
 from runcast.evaluation.document import Judged, models_of
+from runcast.evaluation.importance import MEANINGS
 from runcast.evaluation.metrics import Floats, hits_within_25
 from runcast.evaluation.risk_coverage import risk_coverage
 from runcast.training.kinds import find_predictor
@@ -35,8 +38,29 @@ COLOURS: Mapping[str, str] = {
     "mlaas": "#b45fcf",
     "helios": "#dc2626",
 }
+#: And their dash: models are solid or nearly so, baselines dashed, comparisons dotted.
+_DASHES: Mapping[str, Any] = {
+    "request": (0, (1.2, 2)),
+    "last_two": (0, (3, 2)),
+    "nearest_median": (0, (6, 2)),
+    "cart": (0, (7, 1.5, 1.5, 1.5)),
+    "gbdt": (0, (10, 1.5)),
+    "runcast": "solid",
+    "mlaas": (0, (1, 1)),
+    "helios": (0, (4, 1, 1, 1, 1, 1)),
+}
+_MARKERS: Mapping[str, str] = {
+    "request": "v",
+    "last_two": "<",
+    "nearest_median": "D",
+    "cart": "s",
+    "gbdt": "^",
+    "runcast": "o",
+    "mlaas": "P",
+    "helios": "X",
+}
 _INK, _FAINT, _TARGET = "#1f2937", "#d7dce4", "#9f1239"
-_WIDE, _TALL = (8.6, 3.7), (8.6, 4.6)
+_WIDE, _TALL = (8.6, 3.9), (8.6, 4.8)
 _STYLE: Any = {
     "font.size": 9.5,
     "font.family": "DejaVu Sans",
@@ -68,6 +92,7 @@ def draw_all(judged: Judged, targets: tuple[float, ...]) -> dict[str, str]:
             "risk_coverage": draw_risk_coverage(judged, targets),
             "calibration": draw_calibration(judged),
             "slices": draw_slices(judged),
+            **({"importance": draw_importance(judged)} if judged.importance else {}),
             "residual_by_week": draw_residual_by_week(judged),
             "p90_by_week": draw_p90_by_week(judged),
         }
@@ -86,39 +111,45 @@ def draw_risk_coverage(judged: Judged, targets: tuple[float, ...]) -> Figure:
     for name, forecast in judged.done.forecasts.items():
         curve = risk_coverage(judged.actual_s, forecast.point_s, forecast.confidence)
         is_point = len(curve.coverage) < 3  # one confidence for all: there is no order to follow
-        axes.plot(
-            curve.coverage, curve.mdape, color=_colour(name), lw=_width(name), label=name, marker="o" if is_point else None, ms=5
-        )
-    top = max(0.3, min(2.0, *(1.15 * (_all(judged, name, "mdape") or 0.3) for name in judged.done.forecasts)))
+        style: dict[str, Any] = {"marker": _MARKERS.get(name, "o"), "ms": 6} if is_point else {}
+        axes.plot(curve.coverage, curve.mdape, **_line(name), label=name, **style)
+    top = min(1.5, max(0.3, *(1.1 * (_all(judged, name, "mdape") or 0.3) for name in _models_and_best(judged))))
     for target in targets:
         axes.axhline(target, color=_TARGET, lw=0.8, ls=(0, (4, 3)))
+    for above, target in zip((0, *(5 for _ in targets[1:])), sorted(targets), strict=True):
         axes.annotate(
-            f"{target:.1%}", (1.0, target), xytext=(3, 0), textcoords="offset points", color=_TARGET, va="center", fontsize=8
+            f"{100 * target:.1f} %",
+            (1.0, target),
+            xytext=(4, above),
+            textcoords="offset points",
+            color=_TARGET,
+            va="center",
+            fontsize=8,
         )
     axes.set(xlim=(0, 1), ylim=(0, top), xlabel="share of jobs, surest first", ylabel="median error of these jobs (MdAPE)")
     _percent(axes, "xy")
-    axes.legend(loc="upper left", ncols=2)
+    _legend(axes)
     return figure
 
 
 def draw_calibration(judged: Judged) -> Figure:
     """Left: how often jobs of rising confidence are right. Right: what ran where the model said so much."""
-    figure = Figure(figsize=(8.6, 3.9), layout="constrained")
+    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, forecast in judged.done.forecasts.items():
         groups = _tenths(forecast.confidence)
         hits = hits_within_25(judged.actual_s, forecast.point_s)
         shares = [(position, hits[rows].mean()) for position, rows in groups]
-        left.plot(*zip(*shares, strict=True), color=_colour(name), lw=_width(name), marker="o", ms=3, label=name)
+        left.plot(*zip(*shares, strict=True), **_line(name), marker=_MARKERS.get(name, "o"), ms=4, label=name)
     left.set(
-        title="is surer more often right?",
+        title="Is surer more often right?",
         xlim=(0, 1),
         ylim=(0, 1),
         xlabel="jobs by confidence, least sure first",
-        ylabel="within 25 %",
+        ylabel="forecasts within 25 %",
     )
     _percent(left, "xy")
-    left.legend(fontsize=8, loc="upper left")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=8, fontsize=8, columnspacing=1.2)
     name = (models_of(judged.done.forecasts) or list(judged.done.forecasts))[-1]
     forecast = judged.done.forecasts[name]
     alike = [rows for _, rows in _tenths(forecast.p50_s, 16)]
@@ -130,7 +161,9 @@ def draw_calibration(judged: Judged) -> Figure:
     right.plot(said, planned, color=_colour(name), lw=1, ls=(0, (2, 2)), label="p90 given")
     ends = [min(said.min(), low.min()), max(said.max(), planned.max())]
     right.plot(ends, ends, color=_INK, lw=0.7, ls=(0, (4, 3)))
-    right.set(title=f"{name}: given against actual", xscale="log", yscale="log", xlabel="p50 given", ylabel="runtime")
+    right.set(
+        title=f"{name}: what ran where it said so", xscale="log", yscale="log", xlabel="p50 given at submission", ylabel="runtime"
+    )
     for axis in (right.xaxis, right.yaxis):
         _durations(axis, ends)
     right.legend(fontsize=8, loc="upper left")
@@ -148,19 +181,55 @@ def draw_slices(judged: Judged) -> Figure:
             axes.plot([min(known), max(known)], [height, height], color=_FAINT, lw=1, zorder=1)
     for name in judged.done.forecasts:
         factors = [judged.scores[name][one.name]["error_factor"] or np.nan for one in reversed(shown)]
-        size = 46 if name in models_of(judged.done.forecasts) else 26
-        axes.scatter(factors, range(len(shown)), s=size, color=_colour(name), label=name, zorder=2)
+        size = 52 if name in models_of(judged.done.forecasts) else 30
+        axes.scatter(
+            factors,
+            range(len(shown)),
+            s=size,
+            color=_colour(name),
+            marker=_MARKERS.get(name, "o"),
+            ec="white",
+            lw=0.5,
+            label=name,
+            zorder=2,
+        )
     axes.set_yticks(range(len(shown)), [f"{_name(one.name)}  ({int(one.rows.sum()):,})" for one in reversed(shown)])
     axes.set(xscale="log", xlabel="error factor (1 is perfect)", ylim=(-0.6, len(shown) - 0.4))
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5), numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=4)
+    _times(axes.xaxis)
+    _legend(axes)
+    return figure
+
+
+def draw_importance(judged: Judged) -> Figure:
+    """How many times larger each model's error factor is when a family of features is dealt out at random."""
+    models = list(judged.importance)
+    families = sorted(judged.importance[models[-1]], key=lambda family: judged.importance[models[-1]][family])
+    figure, axes = _one((8.6, 1.4 + 0.36 * len(families)))
+    for name in models:
+        losses = [judged.importance[name].get(family, np.nan) for family in families]
+        axes.scatter(
+            losses,
+            range(len(families)),
+            s=52,
+            color=_colour(name),
+            marker=_MARKERS.get(name, "o"),
+            ec="white",
+            lw=0.5,
+            label=name,
+            zorder=2,
+        )
+    axes.axvline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
+    axes.set_yticks(range(len(families)), [MEANINGS[family] for family in families])
+    axes.set(xscale="log", xlabel="error factor without it, times that with it (1: not missed)", ylim=(-0.6, len(families) - 0.4))
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.95), max(high, 1.2))
+    _times(axes.xaxis)
+    _legend(axes)
     return figure
 
 
 def draw_residual_by_week(judged: Judged) -> Figure:
-    """Median of predicted over actual for each week of submission; the middle 80 % of the last model as a band."""
+    """Median of predicted over actual for each week of submission; the middle half of the last model as a band."""
     figure, axes = _one(_WIDE)
     weeks, starts = _weeks(judged)
     models = models_of(judged.done.forecasts)
@@ -168,23 +237,15 @@ def draw_residual_by_week(judged: Judged) -> Figure:
         if name == "request" and len(judged.done.forecasts) > 1:
             continue  # a limit is far above on purpose and would flatten the rest
         ratios = forecast.p50_s / judged.actual_s
-        axes.plot(
-            starts,
-            [np.median(ratios[rows]) for rows in weeks],
-            color=_colour(name),
-            lw=_width(name),
-            marker="o",
-            ms=3,
-            label=name,
-        )
+        medians = [np.median(ratios[rows]) for rows in weeks]
+        axes.plot(starts, medians, **_line(name), marker=_MARKERS.get(name, "o"), ms=4, label=name)
         if models and name == models[-1]:
-            low, high = (np.array([np.quantile(ratios[rows], share) for rows in weeks]) for share in (0.1, 0.9))
+            low, high = (np.array([np.quantile(ratios[rows], share) for rows in weeks]) for share in (0.25, 0.75))
             axes.fill_between(starts, low, high, color=_colour(name), alpha=0.1, lw=0)
     axes.axhline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
     axes.set(yscale="log", ylabel="predicted / actual, median", xlabel="week of submission")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.legend(loc="upper left", ncols=4, fontsize=8)
+    _times(axes.yaxis)
+    _legend(axes)
     _dates(axes)
     return figure
 
@@ -195,14 +256,13 @@ def draw_p90_by_week(judged: Judged) -> Figure:
     weeks, starts = _weeks(judged)
     for name, forecast in judged.done.forecasts.items():
         covered = judged.actual_s <= forecast.p90_s
-        axes.plot(
-            starts, [covered[rows].mean() for rows in weeks], color=_colour(name), lw=_width(name), marker="o", ms=3, label=name
-        )
+        shares = [covered[rows].mean() for rows in weeks]
+        axes.plot(starts, shares, **_line(name), marker=_MARKERS.get(name, "o"), ms=4, label=name)
     axes.axhspan(0.85, 0.95, color="#059669", alpha=0.08, lw=0)
     axes.axhline(0.9, color="#059669", lw=0.9, ls=(0, (4, 3)))
     axes.set(ylim=(min(0.6, axes.get_ylim()[0]), 1.005), ylabel="ended within p90", xlabel="week of submission")
     _percent(axes, "y")
-    axes.legend(loc="lower left", ncols=5, fontsize=8)
+    _legend(axes)
     _dates(axes)
     return figure
 
@@ -223,8 +283,30 @@ def _colour(name: str) -> str:
     return COLOURS.get(name, _INK)
 
 
-def _width(name: str) -> float:
-    return 2.2 if find_predictor(name).is_model else 1.3
+def _line(name: str) -> dict[str, Any]:
+    """Return how the predictor's line looks: models are thick."""
+    width = 2.2 if find_predictor(name).is_model else 1.3
+    return {"color": _colour(name), "lw": width, "ls": _DASHES.get(name, "solid"), "dash_capstyle": "butt"}
+
+
+def _legend(axes: Axes) -> None:
+    """Name the predictors above the figure, where no line runs."""
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=8, fontsize=8, columnspacing=1.2, handlelength=2.6)
+
+
+def _times(axis: Axis) -> None:
+    """Label a logarithmic axis of factors as 2×, 5× and so on, as closely as fits."""
+    low, high = axis.get_view_interval()
+    steps = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if high / low < 3 else (1, 1.5, 2, 3, 5, 7) if high / low < 30 else (1, 3)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _models_and_best(judged: Judged) -> list[str]:
+    """Return what the figure must show whole: the models, and the baseline with the smallest median error."""
+    baselines = [name for name in judged.done.forecasts if find_predictor(name).is_baseline] or list(judged.done.forecasts)
+    return [*models_of(judged.done.forecasts), min(baselines, key=lambda name: _all(judged, name, "mdape") or np.inf)]
 
 
 def _all(judged: Judged, name: str, metric: str) -> float | None:
@@ -233,7 +315,7 @@ def _all(judged: Judged, name: str, metric: str) -> float | None:
 
 def _percent(axes: Axes, which: str) -> None:
     for one in which:
-        (axes.xaxis if one == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1, decimals=0))
+        (axes.xaxis if one == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
 def _tenths(values: Floats, count: int = 10) -> list[tuple[float, NDArray[np.intp]]]:

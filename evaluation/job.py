@@ -24,6 +24,7 @@ from runcast.evaluation.document import judge_replay, make_document, models_of, 
 from runcast.evaluation.errors import NothingToJudge
 from runcast.evaluation.figures import draw_all
 from runcast.evaluation.gates import GateReport, not_judged
+from runcast.evaluation.numbers import percent
 from runcast.evaluation.replay import CADENCES, Cadence, Progress, predictions_table, submitted_in, test_rows
 from runcast.evaluation.replay import replay as answer_in_order
 from runcast.evaluation.report import render_report, to_json, write_atomically
@@ -216,7 +217,7 @@ def _notes(matrix: Matrix, rows: NDArray[np.intp]) -> list[str]:
     past = float((matrix.ended.runtime_s[rows] > limit_s).mean())
     if past >= _PAST_LIMIT:
         notes.append(
-            f"{past:.1%} of the test jobs ran past their hard limit, mostly by the seconds it takes to kill a job. "
+            f"{percent(past)} of the test jobs ran past their hard limit, mostly by the seconds it takes to kill a job. "
             "No p90 is above a hard limit, so none of them is covered."
         )
     return notes

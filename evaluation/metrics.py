@@ -56,7 +56,7 @@ def error_factor(actual_s: Floats, predicted_s: Floats) -> float:
 
 
 def r2_log(actual_s: Floats, predicted_s: Floats) -> float:
-    """R² of ln(runtime): 1 is perfect, 0 is as good as the geometric mean of these jobs; NaN where all runtimes are equal."""
+    """R² of ln(runtime): 1 is perfect, 0 is as good as the geometric mean of these jobs; no value (NaN) where all runtimes are equal."""
     if not len(actual_s) or np.ptp(actual_s) == 0:
         return np.nan
     log_actual = np.log(actual_s)
@@ -79,7 +79,7 @@ def p90_coverage(actual_s: Floats, predicted_s: Floats) -> float:
 
 
 def spearman(actual_s: Floats, predicted_s: Floats) -> float:
-    """Rank correlation, ties at their mean rank: what ordering a queue needs. NaN where either side is constant."""
+    """Rank correlation, ties at their mean rank: what ordering a queue needs. No value (NaN) where either side is constant."""
     if len(actual_s) < 2 or np.ptp(actual_s) == 0 or np.ptp(predicted_s) == 0:
         return np.nan
     return float(np.corrcoef(mean_ranks(actual_s), mean_ranks(predicted_s))[0, 1])

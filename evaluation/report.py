@@ -10,57 +10,58 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 
+from runcast.evaluation.captions import CAPTIONS, SHORT, alt_text
 from runcast.evaluation.figures import COLOURS
-from runcast.evaluation.metrics import BY_NAME, METRICS, Metric
+from runcast.evaluation.metrics import BY_NAME, METRICS
+from runcast.evaluation.numbers import format_metric, format_number, percent
 from runcast.training.kinds import find_predictor
 
-#: Title, what to see in it, and what to make of it.
-FIGURES: dict[str, tuple[str, str]] = {
-    "risk_coverage": (
-        "Error against coverage",
-        "Jobs enter from the left in the order of the confidence given at submission. A curve that stays low for long knows which of "
-        "its forecasts are good; where it crosses a dashed line is the coverage at that target.",
-    ),
-    "calibration": (
-        "Is the confidence, and the number, to be trusted?",
-        "Left: ten groups of jobs by confidence; the line should rise. Right: jobs by the p50 they were given; the solid line should "
-        "follow the dashed diagonal, and nine tenths of the jobs should lie below the dotted p90.",
-    ),
-    "slices": (
-        "Where the errors are",
-        "Error factor by kind of job. “long” and the states are chosen by how a job turned out, so they favour predictors that err to "
-        "that side: read them as where errors come from.",
-    ),
-    "residual_by_week": (
-        "Too long or too short, week by week",
-        "Above 1× the forecasts of that week were too long, below too short. A line that drifts away says that the work has changed "
-        "since training.",
-    ),
-    "p90_by_week": (
-        "Is p90 safe to plan on?",
-        "The share of jobs that ended within their p90. 90 % is right (the band is 85–95 %); above it nodes are planned for too long, "
-        "below it jobs outlive their plan too often.",
-    ),
-}
 _HEADLINE = ("mdape", "within_25", "error_factor")
 
 
 def render_report(document: Mapping[str, Any], figures: Mapping[str, str]) -> str:
     """Return the page; `figures` are SVG texts by name."""
+    images = {name: "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode() for name, svg in figures.items()}
+    return (
+        page_environment()
+        .get_template("report.html")
+        .render(
+            d=document,
+            sentence=in_one_sentence(document),
+            best=best_by_slice(document),
+            images=images,
+            captions=CAPTIONS,
+            short=SHORT,
+            alts={name: alt_text(document, name) for name in figures},
+            metrics=METRICS,
+            by_name=BY_NAME,
+            headline=_HEADLINE,
+            colours=COLOURS,
+        )
+    )
+
+
+def page_environment() -> Environment:
+    """Return how templates become pages: everything is escaped, and a name that is not given is an error."""
     environment = Environment(
         loader=PackageLoader("runcast.evaluation"), autoescape=select_autoescape(default=True), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
         "percent": percent, "metric": format_metric, "number": format_number, "meaning": lambda kind: find_predictor(kind).meaning,
-        "is_model": lambda kind: find_predictor(kind).is_model,
+        "is_model": lambda kind: find_predictor(kind).is_model, "names": names_as_code,
     }  # fmt: skip
-    images = {name: "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode() for name, svg in figures.items()}
-    return environment.get_template("report.html").render(
-        d=document, images=images, captions=FIGURES, metrics=METRICS, by_name=BY_NAME, headline=_HEADLINE, colours=COLOURS,
-        sentence=in_one_sentence(document), best=best_by_slice(document),
-    )  # fmt: skip
+    return environment
+
+
+def names_as_code(text: str) -> Markup:
+    """Return text in which backticks set off names, as our notes do, as HTML with each name as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts))
 
 
 def in_one_sentence(document: Mapping[str, Any]) -> str:
@@ -96,29 +97,6 @@ def best_by_slice(document: Mapping[str, Any]) -> dict[str, str]:
         if known:
             found[name] = min(known, key=lambda predictor: known[predictor])
     return found
-
-
-def percent(value: float | None, decimals: int | None = None) -> str:
-    """Return a share as people read it: one decimal below 100 %, none above."""
-    if value is None:
-        return "–"
-    digits = decimals if decimals is not None else (1 if abs(value) < 1 else 0)
-    return f"{100 * value:,.{digits}f} %"
-
-
-def format_number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def format_metric(value: float | None, metric: Metric) -> str:
-    """Return a metric's value in its own style; a dash where there is none."""
-    if value is None:
-        return "–"
-    if metric.style == "percent":
-        return percent(value)
-    return f"{value:,.2f}×" if metric.style == "factor" else f"{value:.2f}"
 
 
 def to_json(document: Mapping[str, Any]) -> str:

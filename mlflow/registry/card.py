@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runcast.evaluation.metrics import BY_NAME
-from runcast.evaluation.report import format_metric, percent
+from runcast.evaluation.numbers import format_metric, percent
 from runcast.registry.slug import model_name
 from runcast.training.kinds import BASELINES, find_kind
 

@@ -74,7 +74,7 @@ def test_night_is_judged_and_reported(night: tuple[Settings, EvaluationReport]) 
     assert found.html == folder / "report.html"
     assert sorted(path.name for path in folder.iterdir()) == ["figures", "report.html", "report.json"]
     assert sorted(path.name for path in (folder / "figures").iterdir()) == [
-        "calibration.svg", "p90_by_week.svg", "residual_by_week.svg", "risk_coverage.svg", "slices.svg",
+        "calibration.svg", "importance.svg", "p90_by_week.svg", "residual_by_week.svg", "risk_coverage.svg", "slices.svg",
     ]  # fmt: skip
     written = json.loads((folder / "report.json").read_text())
     assert written == json.loads(json.dumps(found.document))

@@ -10,12 +10,17 @@ import pandas as pd
 import pytest
 
 from runcast.data.cluster import Cluster
+from runcast.evaluation import figures
 from runcast.evaluation.document import Judged, judge_replay, make_document, verdicts
 from runcast.evaluation.figures import draw_all
+from runcast.evaluation.importance import MEANINGS, families
 from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.numbers import format_metric, percent
 from runcast.evaluation.replay import replay, test_rows
-from runcast.evaluation.report import format_metric, in_one_sentence, percent, render_report, to_json, write_atomically
+from runcast.evaluation.report import in_one_sentence, names_as_code, render_report, to_json, write_atomically
+from runcast.features.catalog import NAMES
 from runcast.features.table import build
+from runcast.training.kinds import PREDICTORS
 
 test_rows.__test__ = False  # a function of the product, not a test
 
@@ -65,14 +70,24 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.links: list[str] = []
+        self.ids: list[str] = []
+        self.alts: list[str] = []
+        self.open: list[str] = []
         self.texts: list[str] = []
         self.handlers: list[str] = []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.alts += [value or "" for name, value in attrs if name == "alt"]
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
@@ -92,9 +107,61 @@ def test_page_needs_no_network_and_runs_nothing(html: str) -> None:
     page = Page(html)
     assert "script" not in page.tags
     assert page.handlers == []
-    assert len(page.links) == 5
-    assert all(link.startswith("data:image/svg+xml;base64,") for link in page.links)
+    assert len(page.alts) == 6
+    assert all(link.startswith(("data:image/svg+xml;base64,", "#")) for link in page.links)
     assert not re.search(r"url\(|@import", html)
+
+
+def test_page_is_well_formed_and_its_contents_lead_somewhere(html: str) -> None:
+    page = Page(html)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    inside = [link.removeprefix("#") for link in page.links if link.startswith("#")]
+    assert len(inside) == 8
+    assert set(inside) <= set(page.ids)
+
+
+def test_figures_say_their_numbers_to_those_who_do_not_see_them(judged: Judged, html: str) -> None:
+    alts = Page(html).alts
+    document = document_of(judged)
+    assert f"gbdt {percent(document['predictors']['gbdt']['all']['mdape'])}" in alts[0]
+    assert f"Coverage at 8.9 %: nearest_median {percent(document['coverage']['nearest_median']['0.089'])}" in alts[0]
+    assert f"history {document['importance']['gbdt']['history']:.2f}×" in alts[3]
+    assert all(len(alt) > 60 for alt in alts)
+
+
+def test_no_predictor_is_told_by_colour_alone() -> None:
+    shown = [(figures._DASHES[name], figures._MARKERS[name]) for name in PREDICTORS]
+    assert len({str(dash) for dash, _ in shown}) == len({marker for _, marker in shown}) == len(PREDICTORS)
+
+
+def test_history_counts_and_what_the_model_does_not_read_does_not(judged: Judged) -> None:
+    """The made-up runtimes follow user and name alone, which histories know; dates are kept from the GBDT."""
+    of_gbdt = judged.importance["gbdt"]
+    assert max(of_gbdt, key=lambda family: of_gbdt[family]) == "history"
+    assert of_gbdt["history"] > 1.5
+    assert "date" not in of_gbdt
+    assert of_gbdt["load"] == pytest.approx(1, abs=0.1)
+
+
+def test_every_feature_has_a_family_with_a_name() -> None:
+    found = families(("hour_of_day", "code_user", "last_1_s_by_user", "code_queue", "month"))
+    assert {name: columns.tolist() for name, columns in found.items()} == {
+        "submission": [0], "names": [1, 3], "history": [2], "date": [4],
+    }  # fmt: skip
+    assert set(families(NAMES)) <= set(MEANINGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the baseline `request` answers", "the baseline <code>request</code> answers"),
+        ("`<b>`", "<code>&lt;b&gt;</code>"),
+        ("a ` alone <i>", "a ` alone &lt;i&gt;"),
+    ],
+)
+def test_backticks_set_off_names(text: str, shown: str) -> None:
+    assert str(names_as_code(text)) == shown
 
 
 def test_page_says_what_was_found(judged: Judged, html: str) -> None:
@@ -114,7 +181,7 @@ def test_names_from_the_log_are_text_and_never_act(log: pd.DataFrame) -> None:
     page = page_of(found)
     parsed = Page(page)
     assert "script" not in parsed.tags
-    assert parsed.tags.count("img") == 5
+    assert parsed.tags.count("img") == 6
     assert parsed.handlers == []
     text = "".join(parsed.texts)
     shown = [name for name in NASTY if f"group:{name}" in text]
@@ -157,7 +224,8 @@ def test_outcome_in_one_sentence(judged: Judged) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.089, "8.9 %"), (0.0, "0.0 %"), (1.5, "150 %"), (163.4, "16,340 %"), (-0.05, "-5.0 %"), (None, "–")]
+    ("value", "text"),
+    [(0.089, "8.9 %"), (0.0, "0.0 %"), (1.5, "150 %"), (163.4, "16,340 %"), (-0.05, "−5.0 %"), (-0.0001, "0.0 %"), (None, "–")],
 )
 def test_shares_are_printed_for_people(value: float | None, text: str) -> None:
     assert percent(value) == text
