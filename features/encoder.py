@@ -52,18 +52,9 @@ class Encoder:
                 values[:, column] = matrix.values[:, place[name]]
         for column, name in enumerate(self.vocabularies, start=len(self.names)):
             category = matrix.categories[name]
-            code = np.array([*(self._codes[name].get(word, UNSEEN) for word in category.vocabulary), np.nan], np.float32)
+            code = np.array([*(self.codes[name].get(word, UNSEEN) for word in category.vocabulary), np.nan], np.float32)
             values[:, column] = code[category.codes]
         return values
-
-    def row(self, values: NDArray[np.float32], categories: Mapping[str, str | None]) -> NDArray[np.float32]:
-        """Return float32 (m + c,) of one job: `values` in catalog order, as the state face gives them."""
-        encoded = np.empty(len(self._index) + len(self._codes), np.float32)
-        encoded[: len(self._index)] = values[self._index]
-        for column, (name, codes) in enumerate(self._codes.items(), start=len(self._index)):
-            word = categories.get(name)
-            encoded[column] = np.nan if word is None else codes.get(word, UNSEEN)
-        return encoded
 
     def to_json(self) -> str:
         """Return the encoder as JSON; equal encoders give equal bytes."""
@@ -90,13 +81,9 @@ class Encoder:
         return encoder
 
     @cached_property
-    def _codes(self) -> dict[str, dict[str, int]]:
+    def codes(self) -> dict[str, dict[str, int]]:
+        """Code of each text, by category."""
         return {name: {word: code for code, word in enumerate(words, start=1)} for name, words in self.vocabularies.items()}
-
-    @cached_property
-    def _index(self) -> NDArray[np.intp]:
-        place = {name: at for at, name in enumerate(NAMES)}
-        return np.array([place[name] for name in self.names], np.intp)
 
 
 def _frequent(category: Categories, at_least: int) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from runcast.features.catalog import CATEGORIES
 from runcast.features.levels import LEVELS, PARTS, US, fold_digits, hash_number, hash_text
 
 Job = Mapping[str, Any]
+Keys = NDArray[np.uint64]
 
 CACHED = 100_000  # values kept at hand for each part; above it they are forgotten and begun anew
 KEPT = 10_000  # jobs whose keys are kept at hand
@@ -23,9 +24,9 @@ _QUARTER_US = 900 * US
 _NAN = math.nan
 
 _IN_LEVEL = np.array([[part in level.parts for part in PARTS] for level in LEVELS], np.uint64)
+_HAS_HOUR = _IN_LEVEL[:, list(PARTS).index("hour")]
 _SEEDS = np.array([level.seed for level in LEVELS], np.uint64)
-_FOLDED = tuple(name for name in CATEGORIES if name in ("name_shape", "dir_shape"))
-_PLAIN = tuple((name, column) for name, column in CATEGORIES.items() if name not in _FOLDED)
+_FOLDED = ("name_shape", "dir_shape")
 
 
 class Request(NamedTuple):
@@ -40,9 +41,31 @@ class Request(NamedTuple):
 class Asked(NamedTuple):
     """Keys of a job at every level, which levels it has none at, and which it has (the same for all jobs with the same nulls)."""
 
-    keys: NDArray[np.uint64]
+    keys: Keys
     dead: NDArray[np.intp]
     live: NDArray[np.intp]
+
+
+class Hashes(dict[Any, int]):
+    """Hashes of the values of one part, worked out once; 0 of null. Too many are forgotten, and begun anew."""
+
+    def __init__(self, hash_of: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._hash_of = hash_of
+
+    def __missing__(self, value: Any) -> int:
+        if len(self) >= CACHED:
+            self.clear()
+        found = self[value] = self._hash_of(value) if value or value == 0 else 0
+        return found
+
+
+def _of_texts(part: str, fold: Callable[[str], str] = str) -> Hashes:
+    return Hashes(lambda text: hash_text(part, fold(text)))
+
+
+def _of_numbers(part: str) -> Hashes:
+    return Hashes(lambda number: hash_number(part, number))
 
 
 class JobReader:
@@ -53,11 +76,15 @@ class JobReader:
         self._zone = ZoneInfo(time_zone)
         self._offsets: dict[int, int] = {}
         self._days: dict[int, tuple[float, float, float]] = {}
-        self._text: dict[str, dict[str, int]] = {}
-        self._number: dict[str, dict[float, int]] = {}
+        self._user, self._group, self._queue, self._array = (_of_texts(part) for part in ("user", "group", "queue", "array"))
+        self._name, self._only_name, self._job_name = (_of_texts(part) for part in ("name", "only_name", "job_name"))
+        self._name_shape, self._dir_shape = (_of_texts(part, fold_digits) for part in _FOLDED)
+        self._gpus, self._cpus, self._nodes = (_of_numbers(part) for part in ("size_gpu", "size_cpu", "size_node"))
+        self._limit, self._hour = _of_numbers("limit"), _of_numbers("hour")
         self._shape: dict[str, str] = {}
         self._asked: dict[tuple[Any, ...], Asked] = {}
         self._existing: dict[tuple[bool, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
+        self._of_hours: dict[int, Keys] = {}
 
     def request(self, job: Job) -> Request:
         get = job.get
@@ -70,35 +97,42 @@ class JobReader:
         )
 
     def keys(self, job: Job, request: Request) -> Asked:
-        """Return the keys of a job; one is read again for each of its events, so the latest read are kept at hand."""
+        """Return the keys of a job; jobs that differ in nothing but their submission share what is kept at hand."""
         get = job.get
-        name, work_dir = get("job_name"), get("work_dir")
-        texts = get("user"), name, work_dir, get("group"), get("queue"), get("array_id")
-        read = (*texts, request, job["submit_time"])
+        read = get("user"), get("job_name"), get("work_dir"), get("group"), get("queue"), get("array_id"), request
         known = self._asked.get(read)
         if known is None:
             if len(self._asked) >= KEPT:
                 self._asked.clear()
-            known = self._asked[read] = self._read_keys(job, request)
-        return known
+            known = self._asked[read] = self._read_keys(*read)
+        return Asked(known.keys + self._of_hour(job["submit_time"]), known.dead, known.live)
 
-    def _read_keys(self, job: Job, request: Request) -> Asked:
-        get = job.get
-        name, work_dir = get("job_name"), get("work_dir")
+    def _read_keys(
+        self,
+        user: str | None,
+        name: str | None,
+        work_dir: str | None,
+        group: str | None,
+        queue: str | None,
+        array_id: str | None,
+        request: Request,
+    ) -> Asked:
+        """Return the keys but for the hour's part, which is there for all jobs or for none."""
+        limit = request.time_limit_s
         parts = (
-            self._of_text("user", get("user")),
-            self._of_text("name", work_dir) or self._of_text("only_name", name),
-            self._of_text("job_name", name) if work_dir else 0,
-            self._of_text("name_shape", name, fold_digits),
-            self._of_text("dir_shape", work_dir, fold_digits),
-            self._of_text("group", get("group")),
-            self._of_text("queue", get("queue")),
-            self._of_text("array", get("array_id")),
+            self._user[user],
+            self._name[work_dir] or self._only_name[name],
+            self._job_name[name] if work_dir else 0,
+            self._name_shape[name],
+            self._dir_shape[work_dir],
+            self._group[group],
+            self._queue[queue],
+            self._array[array_id],
             self._of_size(request),
-            self._of_number("limit", request.time_limit_s),
-            self._of_hour(job["submit_time"]),
+            0 if limit != limit else self._limit[limit],
+            0,
         )
-        nulls = tuple([part == 0 for part in parts])
+        nulls = (*(part == 0 for part in parts[:-1]), self._clock == "relative")
         existing = self._existing.get(nulls)
         if existing is None:
             lacks = _IN_LEVEL @ np.array(nulls, np.uint64) > 0
@@ -117,12 +151,14 @@ class JobReader:
         return hour_of_day, weekday, weekday * 24 + hour_of_day, month_day, month
 
     def categories(self, job: Job) -> dict[str, str | None]:
-        get = job.get
-        found: dict[str, str | None] = {name: get(column) or None for name, column in _PLAIN}
-        for name in _FOLDED:
-            text = get(CATEGORIES[name])
-            found[name] = self._folded(text) if text else None
-        return found
+        return {name: self.category(job, name) for name in CATEGORIES}
+
+    def category(self, job: Job, name: str) -> str | None:
+        """Return the text of a category, None for null."""
+        text: str | None = job.get(CATEGORIES[name])
+        if not text:
+            return None
+        return self._folded(text) if name in _FOLDED else text
 
     def _folded(self, text: str) -> str:
         shape = self._shape.get(text)
@@ -132,45 +168,20 @@ class JobReader:
             shape = self._shape[text] = fold_digits(text)
         return shape
 
-    def _of_text(self, part: str, text: str | None, fold: Callable[[str], str] | None = None) -> int:
-        """Return the hash of a text, 0 for none."""
-        if not text:
-            return 0
-        known = self._text.get(part)
-        if known is None:
-            known = self._text[part] = {}
-        found = known.get(text)
-        if found is None:
-            if len(known) >= CACHED:
-                known.clear()
-            found = known[text] = hash_text(part, text if fold is None else fold(text))
-        return found
-
-    def _of_number(self, part: str, value: float) -> int:
-        """Return the hash of a number, 0 for NaN."""
-        if value != value:
-            return 0
-        known = self._number.get(part)
-        if known is None:
-            known = self._number[part] = {}
-        found = known.get(value)
-        if found is None:
-            if len(known) >= CACHED:
-                known.clear()
-            found = known[value] = hash_number(part, value)
-        return found
-
     def _of_size(self, request: Request) -> int:
         if request.gpu_count > 0:
-            return self._of_number("size_gpu", request.gpu_count)
+            return self._gpus[request.gpu_count]
         if request.cpu_count == request.cpu_count:
-            return self._of_number("size_cpu", request.cpu_count)
-        return self._of_number("size_node", request.node_count)
+            return self._cpus[request.cpu_count]
+        return 0 if request.node_count != request.node_count else self._nodes[request.node_count]
 
-    def _of_hour(self, submit_us: int) -> int:
-        if self._clock == "relative":
-            return 0
-        return self._of_number("hour", float(self._local_s(submit_us) % 86_400 // 3600))
+    def _of_hour(self, submit_us: int) -> Keys:
+        """Return what the hour of the day adds to the keys of the levels that have it."""
+        hour = -1 if self._clock == "relative" else self._local_s(submit_us) % 86_400 // 3600
+        found = self._of_hours.get(hour)
+        if found is None:
+            found = self._of_hours[hour] = _HAS_HOUR * np.uint64(0 if hour < 0 else self._hour[float(hour)])
+        return found
 
     def _local_s(self, submit_us: int) -> int:
         quarter = submit_us // _QUARTER_US

@@ -32,7 +32,7 @@ COUNTS: tuple[str, ...] = ("runs", "ring_n", "submitted_n", "burst_n", "running_
 #: Times of a slot: float64 microseconds, exact up to the year 2255, NaN where there is none. The first five are read. Those of
 #: submissions are the latest, second and third latest, and of the ended run that was submitted last.
 END, FRESH_SUBMIT, SUBMIT_1, SUBMIT_3, RUNNING_START, SUBMIT_2, START = range(7)
-TIMES_READ = 5
+TIMES = 7
 #: Sums of a slot: of log units, of their squares, of the starts of running jobs (modulo 2**64).
 LOGS, SQUARES, STARTS = range(3)
 #: Counts of a slot: runs, outcomes of the ring (2 bits each), submissions, those of the burst, running since START.
@@ -70,7 +70,7 @@ class SlotArrays:
     def empty(cls, count: int) -> Self:
         return cls(
             np.zeros((count, len(READY)), np.float32),
-            np.zeros((count, 7), np.float64),
+            np.zeros((count, TIMES), np.float64),
             np.zeros((count, 3), np.int64),
             np.zeros((count, 5), np.int32),
         )
@@ -132,7 +132,7 @@ class SlotStore:
     def find(self, keys: Keys) -> Places:
         """Return the slot of each key, ABSENT where it has none."""
         at = self._keys.searchsorted(keys)
-        slots: Places = np.where(self._keys[at] == keys, self._slots[at], ABSENT).astype(np.intp)
+        slots: Places = (self._slots.take(at) * (self._keys.take(at) == keys)).astype(np.intp)  # ABSENT is 0
         if self._new:
             for place in np.flatnonzero(slots == ABSENT).tolist():
                 slots[place] = self._new.get(int(keys[place]), ABSENT)

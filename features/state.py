@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.features.catalog import FEATURES, OWN_COUNT, feature_version
+from runcast.features.catalog import NAMES, feature_version
+from runcast.features.encoder import UNSEEN
 from runcast.features.errors import StateError
 from runcast.features.levels import (
     BURST_GAP_US,
@@ -31,16 +32,15 @@ from runcast.features.levels import (
     MASK,
     NEAREST,
     RESOURCE_UNITS,
-    SIBLING_STATS,
     SLOT_LEVELS,
-    SLOT_STATS,
     SLOTS,
     US,
     hash_text,
     outcome_code,
 )
 from runcast.features.one_job import Job, JobReader, Request
-from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES_READ, EndedRun, Places, SlotStore
+from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES, EndedRun, Places, SlotStore
+from runcast.features.working_row import AGES_AT, BURST_AT, MEAN_AT, NO_LEVEL, NOTHING, READY_AT, WIDTH, WorkingPlan
 
 FORMAT = 1
 REMEMBERED = 65_536  # ends that a second telling is recognised among: about a day of a busy cluster
@@ -49,48 +49,12 @@ _NAN = math.nan
 _SUBMITTED, _STARTED, _ENDED = 0, 1, 2
 _NEAREST = tuple(LEVEL_NAMES.index(name) for name in NEAREST)
 _USER = LEVEL_NAMES.index("user")
-_SIBLINGS = np.array([at for at, level in enumerate(LEVELS) if level.has_siblings], np.intp)
+_SIBLINGS = tuple(at for at, level in enumerate(LEVELS) if level.has_siblings)
 _SLOT_LEVELS = tuple(LEVEL_NAMES.index(name) for name in SLOT_LEVELS)
 _MEDIAN, _SPREAD, _RING_N, _BURST, _RUNNING = (
     COLUMN[name] for name in ("median_7_s", "log_std_7", "ring_n", "burst_n", "running_n")
 )
 _BURST_GAP_S = BURST_GAP_US / US
-
-#: The working row: own features and the levels of the slots, then of each level and slot what is ready in its key's slot of the
-#: store, then what depends on the moment of asking: ages (in the order of the store's times), burst and elapsed times.
-_TIMED = ("age_s", "fresh_age_s", "since_submit_s", "since_third_s", "running_latest_s", "burst_n", "running_mean_s")
-_ROWS = len(LEVELS) + len(SLOTS)
-_READY_AT = OWN_COUNT + len(SLOTS)
-_TIMED_AT = _READY_AT + _ROWS * len(READY)
-_WIDTH = _TIMED_AT + _ROWS * len(_TIMED)
-
-
-def _place(at: int, stat: str) -> int:
-    """Return where a statistic of a level, or of a slot behind the levels, lies in the working row."""
-    if stat in _TIMED:
-        return _TIMED_AT + at * len(_TIMED) + _TIMED.index(stat)
-    return _READY_AT + at * len(READY) + COLUMN[stat]
-
-
-def _order() -> NDArray[np.intp]:
-    """Return where each feature of the catalog lies in the working row."""
-    places = list(range(OWN_COUNT))
-    for at in range(len(SLOTS)):
-        places += [OWN_COUNT + at, *(_place(len(LEVELS) + at, stat) for stat in SLOT_STATS)]
-    places += [_place(at, stat) for at, level in enumerate(LEVELS) for stat in level.stats]
-    if len(places) != len(FEATURES):
-        raise ValueError(f"the state face yields {len(places)} features, the catalog has {len(FEATURES)}")
-    return np.array(places, np.intp)
-
-
-def _without_siblings(stats: tuple[str, ...]) -> NDArray[np.float32]:
-    """Return, for each level, what makes its siblings null in a slot where the level has none: NaN there, else 0."""
-    is_null = np.array([[stat in SIBLING_STATS and not level.has_siblings for stat in stats] for level in LEVELS])
-    return np.where(is_null, np.float32(np.nan), np.float32(0))
-
-
-_ORDER = _order()
-_READY_MASK, _TIMED_MASK = _without_siblings(READY), _without_siblings(_TIMED)
 
 
 class _Told(NamedTuple):
@@ -148,9 +112,12 @@ class State:
         self._reader = JobReader(clock, time_zone)
         self._pending: list[tuple[Any, ...]] = []
         self._told = 0
-        self._row = np.full(_WIDTH, np.nan, np.float32)
-        self._ready = self._row[_READY_AT:_TIMED_AT].reshape(_ROWS, len(READY))
-        self._timed = self._row[_TIMED_AT:].reshape(_ROWS, len(_TIMED))
+        self._row = np.full(WIDTH, np.nan, np.float32)
+        self._ready = self._row[READY_AT:AGES_AT].reshape(len(LEVELS), len(READY))
+        self._ages = self._row[AGES_AT:BURST_AT].reshape(len(LEVELS), TIMES)
+        self._burst, self._mean = self._row[BURST_AT:MEAN_AT], self._row[MEAN_AT:NOTHING]
+        self._since = np.empty((len(LEVELS), TIMES))
+        self._whole = WorkingPlan(NAMES)
 
     def __len__(self) -> int:
         """Return how many keys are known."""
@@ -182,42 +149,48 @@ class State:
 
     def row(self, job: Job) -> tuple[NDArray[np.float32], dict[str, str | None]]:
         """Return the features of a job submitted now, float32 in catalog order, and the texts of its categories."""
+        return self.read(job, self._whole)[0], self._reader.categories(job)
+
+    def read(self, job: Job, plan: WorkingPlan) -> tuple[NDArray[np.float32], int]:
+        """Return the columns of a plan for a job submitted now, float32, and its feature nearest_n."""
         submit_us = job["submit_time"]
         if self._pending and self._pending[0][0] < submit_us:
             self.advance(submit_us)
         now_us = submit_us if submit_us > self._known.applied_us else self._known.applied_us
-        reader, store, ready, timed = self._reader, self._store, self._ready, self._timed
+        reader, store, ready, since = self._reader, self._store, self._ready, self._since
         request = reader.request(job)
         asked = reader.keys(job, request)
         slots = store.find(asked.keys)
         slots[asked.dead] = NO_KEY
-        levels = len(LEVELS)
-        store.ready.take(slots, 0, ready[:levels], "clip")
-        since = now_us - store.times.take(slots, 0)[:, :TIMES_READ]
-        since /= US
-        timed[:levels, :TIMES_READ] = since
-        timed[:levels, TIMES_READ] = ready[:levels, _BURST] * (since[:, SUBMIT_1] <= _BURST_GAP_S)
-        for level, running in zip(_SIBLINGS.tolist(), ready[_SIBLINGS, _RUNNING].tolist(), strict=True):
-            timed[level, -1] = self._mean_elapsed_s(now_us, int(running), slots[level]) if running > 0 else _NAN
-        self._row[:_READY_AT] = (*self._own(job, request), *self._history_of_own(), *self._choose_slots(slots))
-        return self._row.take(_ORDER), reader.categories(job)
+        store.ready.take(slots, 0, ready, "clip")
+        store.times.take(slots, 0, since, "clip")
+        np.subtract(now_us, since, since)
+        np.divide(since, US, since)
+        self._ages[:] = since
+        self._burst[:] = ready[:, _BURST] * (since[:, SUBMIT_1] <= _BURST_GAP_S)
+        running = ready[:, _RUNNING].tolist()
+        for level in _SIBLINGS:
+            self._mean[level] = self._mean_elapsed_s(now_us, int(running[level]), slots[level]) if running[level] > 0 else _NAN
+        history, levels = self._history_of_own(), self._slots_of(slots)
+        self._row[:READY_AT] = (*self._own(job, request), *history, *(_NAN if at == NO_LEVEL else at for at in levels))
+        row = self._row.take(plan.places(levels))
+        for at, category, codes in plan.codes:
+            text = reader.category(job, category)
+            row[at] = _NAN if text is None else codes.get(text, UNSEEN)
+        return row, int(history[1])
 
-    def _choose_slots(self, slots: Places) -> list[float]:
-        """Copy the levels that are this job's slots behind the levels; return which they are, NaN for none."""
-        runs = self._store.counts[slots, RUNS].tolist()
-        chosen: list[float] = []
-        most, row = 0, len(LEVELS)
+    def _slots_of(self, slots: Places) -> list[int]:
+        """Return the levels that are this job's slots, NO_LEVEL for none."""
+        runs = self._store.counts.take(slots, 0)[:, RUNS].tolist()
+        chosen: list[int] = []
+        most = 0
         for level in _SLOT_LEVELS:
             if runs[level] > most:
                 most = runs[level]
                 chosen.append(level)
-                np.add(self._ready[level], _READY_MASK[level], out=self._ready[row])
-                np.add(self._timed[level], _TIMED_MASK[level], out=self._timed[row])
-                row += 1
-                if row == _ROWS:
+                if len(chosen) == len(SLOTS):
                     return chosen
-        self._ready[row:], self._timed[row:] = _NAN, _NAN
-        return chosen + [_NAN] * (_ROWS - row)
+        return chosen + [NO_LEVEL] * (len(SLOTS) - len(chosen))
 
     def advance(self, until_us: int) -> None:
         """Bring the history up to `until_us`: all events before it, strictly, are counted. `row` does so by itself."""

@@ -18,6 +18,7 @@ import numpy as np
 from runcast.features.catalog import NAMES, feature_version
 from runcast.features.encoder import Encoder
 from runcast.features.state import State
+from runcast.features.working_row import WorkingPlan
 from runcast.scheduler.bundle import Manifest, check, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import Kind, read_event
@@ -27,8 +28,6 @@ from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
 STATE = "state.npz"
-
-_NEAREST_N = NAMES.index("nearest_n")
 
 
 class Predictor:
@@ -43,10 +42,8 @@ class Predictor:
                 f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again."
             )
         self.manifest = manifest
-        self._encoder, self._state = encoder, state
-        self._ask = answerer(scorer.rule)
-        chosen = np.array([names.index(name) for name in scorer.columns], np.intp)
-        self._columns = None if tuple(scorer.columns) == names else chosen  # None: all of them, as they stand
+        self._state, self._ask = state, answerer(scorer.rule)
+        self._plan = WorkingPlan(scorer.columns, {} if encoder is None else encoder.codes)
 
     @classmethod
     def load(cls, folder: Path, *, now: datetime | None = None, may_be_expired: bool = False) -> "Predictor":
@@ -99,10 +96,7 @@ class Predictor:
 
     def answer(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Return the forecast for a job that has been read: canonical names, times in microseconds."""
-        values, categories = self._state.row(job)
-        row = values if self._encoder is None else self._encoder.row(values, categories)
-        if self._columns is not None:
-            row = row[self._columns]
+        row, n_history = self._state.read(job, self._plan)
         limit_s = job["time_limit_s"]
         is_hard = limit_s is not None and job["time_limit_kind"] == "hard"
         p50_s, p90_s, point_s, confidence, source = self._ask(row, float(np.float32(limit_s)) if is_hard else math.nan)
@@ -112,7 +106,7 @@ class Predictor:
             "point_s": point_s,
             "confidence": confidence,
             "source": source,
-            "n_history": int(values[_NEAREST_N]),
+            "n_history": n_history,
             "model_version": self.manifest.model_version,
         }
 
