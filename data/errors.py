@@ -29,6 +29,10 @@ class LakeError(RuncastError):
     """The lake is locked, damaged or not in the declared schema."""
 
 
+class LakeBehind(LakeError):
+    """The lake does not reach the end of the day that was asked for."""
+
+
 class LakeBusy(LakeError, MayPass):
     """Another process writes the cluster, or the disk refuses: nothing was written; try again later."""
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 from runcast.data.asof import DAY_US, day_number, ended_at, microseconds, seen_at
 from runcast.data.columns import COLUMNS
-from runcast.data.errors import LakeBusy, LakeError
+from runcast.data.errors import LakeBehind, LakeBusy, LakeError
 from runcast.data.schema import JOBS, REJECTS
 
 _UNIQUE_STRINGS = frozenset({"job_id", "job_key", "source"})
@@ -96,6 +96,31 @@ class Lake:
                 return None
             metadata = pq.read_schema(path).metadata or {}
             return int(metadata[_AS_OF]) if _AS_OF in metadata else None
+
+    def require(self, cluster: str, cut: int, day: date) -> None:
+        """Raise LakeBehind unless the cluster was loaded up to `cut`, the end of `day` (microseconds UTC)."""
+        known = self.as_of_us(cluster)
+        if known is None or known < cut:
+            until = "no job" if known is None else f"the jobs until {_utc(known)}"
+            raise LakeBehind(
+                f"{cluster}: the lake knows {until}, and {day} ends at {_utc(cut)}. "
+                f"Load it first: runcast ingest --cluster {cluster} --date {day}"
+            )
+
+    def verify(self, cluster: str) -> tuple[dict[str, Partition], list[str]]:
+        """Read every file of the cluster; return what the manifest says of them, and a sentence for each that differs."""
+        with self._reading(cluster):
+            known = self._manifest(cluster)
+            said = []
+            for path in sorted({*known, *self._files(cluster)}):
+                place = self.root / path
+                if path not in known:
+                    said.append(f"{path}: is not in the manifest")
+                elif not place.exists():
+                    said.append(f"{path}: is missing")
+                elif hashlib.sha256(place.read_bytes()).hexdigest() != known[path].sha256:
+                    said.append(f"{path}: was altered after it was written (its SHA-256 differs)")
+            return known, said
 
     def read_jobs(self, cluster: str, *, before: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Every job once: the ended ones by end, then the open ones of the latest load.
@@ -527,6 +552,10 @@ def _flush_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _utc(us: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
 
 
 def _acquire(handle: int, kind: int, wait_s: float, holder: Callable[[], str]) -> None:

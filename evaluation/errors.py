@@ -21,7 +21,3 @@ class NothingServed(RuncastError):
 
 class ServedFilesMissing(RuncastError):
     """No file of served forecasts is where the cluster file says."""
-
-
-class DayNotLoaded(RuncastError):
-    """The lake does not reach the end of the day that was asked for."""

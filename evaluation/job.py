@@ -134,17 +134,21 @@ def replay(
     test_share: float | None = None,
     first: dt.date | None = None,
     last: dt.date | None = None,
+    as_of: dt.date | None = None,
     predictions: Path | None = None,
+    report: Path | None = None,
     kinds: Sequence[str] = PREDICTORS,
     progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Replay what the lake holds and return the document; `predictions` names a Parquet for one row per job and predictor.
 
     The test jobs are the latest `test_share` (default: the cluster's), or those submitted from `first` to `last` (local, both
-    included). Raises NothingToJudge and NotEnoughJobs where there is nothing to test on or nothing to learn from.
+    included). `as_of` takes the jobs as they stood at the end of that day (local); `report` names a folder for the report.
+    Raises NothingToJudge and NotEnoughJobs where there is nothing to test on or nothing to learn from, LakeBehind where the lake does
+    not reach `as_of`.
     """
     cadence = _cadence(every)
-    matrix, job_id = _read_whole(cluster, settings)
+    matrix, job_id = _read_whole(cluster, settings, as_of)
     if first is None and last is None:
         rows = test_rows(matrix, test_share or cluster.evaluation.test_share)
         asked = f"--test-share {test_share or cluster.evaluation.test_share:g}"
@@ -164,25 +168,32 @@ def replay(
         beside.replace(predictions)
     progress("judging")
     judged = judge_replay(matrix, done, cluster)
-    return make_document(
+    document = make_document(
         judged,
         cluster,
-        day=None,
+        day=None if as_of is None else as_of.isoformat(),
         every=cadence,
         fingerprint=fingerprint(matrix),
         feature_version=feature_version(),
         verdicts={},
         champions={},
         libraries={name: version(name) for name in _LIBRARIES},
-        command=f"runcast replay --cluster {cluster.name} {asked} --every {cadence}",
+        command=f"runcast replay --cluster {cluster.name} {asked} --every {cadence}" + (f" --as-of {as_of}" if as_of else ""),
         notes=_notes(matrix, done.rows),
     )
+    if report is not None:
+        progress("drawing")
+        _write(report, document, draw_all(judged, cluster.evaluation.targets))
+    return document
 
 
-def _read_whole(cluster: Cluster, settings: Settings) -> tuple[Matrix, NDArray[np.object_]]:
-    """Return the features of every job in the lake, as it stands, and their ids."""
+def _read_whole(cluster: Cluster, settings: Settings, as_of: dt.date | None) -> tuple[Matrix, NDArray[np.object_]]:
+    """Return the features of every job in the lake, as it stands or as it stood at the end of a day, and their ids."""
     columns = list(dict.fromkeys([*COLUMNS_READ, "job_key", "job_id"]))
-    jobs = Lake(settings.lake).read_jobs(cluster.name, columns=columns).to_pandas()
+    lake, cut = Lake(settings.lake), None if as_of is None else cut_us(as_of, cluster.zone)
+    if as_of is not None and cut is not None:
+        lake.require(cluster.name, cut, as_of)
+    jobs = lake.read_jobs(cluster.name, before=cut, columns=columns).to_pandas()
     return build(jobs, cluster.clock, cluster.time_zone), jobs["job_id"].to_numpy(object)
 
 

@@ -231,6 +231,15 @@ def bundles(root: Path) -> list[str]:
     return sorted(p.name for p in root.iterdir() if _WRITTEN_AT.match(p.name) and p.is_dir() and not p.is_symlink())
 
 
+def old_bundles(root: Path, keep: int) -> list[Path]:
+    """Return the bundles below `root` but the current one and the latest `keep`, oldest first, whole or not; nothing is deleted."""
+    if not (root / CURRENT).is_symlink():
+        return []
+    current = (root / CURRENT).readlink().name
+    folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
+    return [folder for folder in folders[:-keep] if folder.name != current]
+
+
 _HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."
 
 

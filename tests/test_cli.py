@@ -12,7 +12,11 @@ from typer.testing import CliRunner
 from runcast.cli import app, main
 from runcast.data.cluster import read_cluster
 from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.lake import Lake
+from runcast.data.settings import read_settings
+from runcast.evaluation.errors import NothingServed
 from runcast.night import MODEL_KINDS
+from runcast.registry.store import open_store
 from runcast.scheduler.bundle import make_current
 from runcast.training.kinds import MODELS
 
@@ -269,3 +273,54 @@ def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_line(tmp_path
     (tmp_path / "one.yaml").write_text(text % ("log.swf", schedule))
     with pytest.raises(ClusterFileError, match=rf"one\.yaml:{where}: .*no cron expression"):
         read_cluster(tmp_path / "one.yaml")
+
+
+@pytest.fixture
+def live_cluster(home):
+    """The same log under the name `watched`, whose cluster file says where served forecasts are kept."""
+    file = home / "clusters" / "watched.yaml"
+    file.write_text(CLUSTER % (home / "small.swf") + "export: {served: ['${RUNCAST_HOME}/served/*.jsonl']}\n")
+    yield "watched"
+    file.unlink()
+
+
+def test_live_accuracy_is_judged_logged_and_shown(run, home, night, live_cluster):
+    """Each job that ended on the 9th was told exactly its runtime, and double of it as p90; one line is torn."""
+    assert run("ingest", "--cluster", live_cluster, "--date", "2026-01-09").exit_code == 0
+    jobs = Lake(home / "var" / "lake").read_ended(live_cluster, ["2026-01-09"]).to_pylist()
+    served = home / "var" / "served" / "all.jsonl"
+    served.parent.mkdir(exist_ok=True)
+    told = {"cluster": live_cluster, "confidence": 0.5, "source": "runcast", "model_version": "runcast-2026-01-08-00000000"}
+    lines = [
+        {**told, "job_key": job["job_key"], "p50_s": job["runtime_s"], "p90_s": 2 * job["runtime_s"], "point_s": job["runtime_s"]}
+        | dict.fromkeys(("submit_time", "answered_at"), job["submit_time"].isoformat())
+        for job in jobs
+    ]
+    served.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"cluster"')
+    found = json.loads(run("live", "--cluster", live_cluster, "--date", "2026-01-09", "--json").stdout)
+    assert (found["answered"], found["all"]["error_factor"], found["served"]["rejected"]) == (len(jobs), 1.0, 1)
+    assert "within 25 % 100.0 %" in run("live", "--cluster", live_cluster, "--date", "2026-01-09").stdout
+    shown = run("live", "-c", live_cluster, "--date", "2026-01-09").stdout
+    assert "1 of 145 lines refused: not JSON 1; the first is all.jsonl:145" in shown  # a job every 600 s: 144 a day
+    client = open_store(read_settings({"RUNCAST_HOME": str(home / "var")})).client
+    history = client.get_metric_history(found["run"], "live/error_factor")
+    assert [(one.step, one.value) for one in history] == [(20462, 1.0)], "20,462 days after 1970; three looks are one point"
+
+
+def test_live_accuracy_of_a_cluster_that_keeps_no_served_forecasts_says_what_to_write(run, night):
+    with pytest.raises(NothingServed, match=r"Name the files of `runcast serve` as export\.served"):
+        run("live", "--cluster", "small", "--date", "2026-01-11")
+
+
+def test_a_dry_run_of_prune_says_what_would_go_and_deletes_nothing(run, home, night):
+    """Retention counts from today, and the only night, of January 2026, is named by aliases and by the bundle: everything stays."""
+    before = sorted(path for path in (home / "var").rglob("*") if "mlflow.db" not in path.name)
+    record = json.loads(run("prune", "--cluster", "small", "--dry-run", "--json").stdout)
+    assert sorted(path for path in (home / "var").rglob("*") if "mlflow.db" not in path.name) == before
+    assert (record["is_dry"], record["versions"], record["folders"]) == (True, [], [])
+
+
+def test_a_replay_as_of_a_day_sees_nothing_later(run, home, night):
+    done = json.loads(run("replay", "--cluster", "small", "--as-of", "2026-01-06", "--json").stdout)
+    assert done["data"]["test_last_submit"] < "2026-01-06T23:00:00"
+    assert done["command"].endswith("--as-of 2026-01-06")

@@ -20,7 +20,7 @@ from runcast.data.asof import cut_us
 from runcast.data.cluster import Cluster
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
-from runcast.evaluation.errors import DayNotLoaded, NothingServed, ServedFilesMissing
+from runcast.evaluation.errors import NothingServed, ServedFilesMissing
 from runcast.evaluation.live.judge import join_served, judge_live
 from runcast.evaluation.live.served import ServedForecasts
 from runcast.evaluation.report import to_json, write_atomically
@@ -43,7 +43,7 @@ _ROW = pa.schema(
 def look_at(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Any]:
     """Judge what the jobs that ended on `day` (local) had been told, keep the record, and return it.
 
-    Raises NothingServed where the cluster file names no served forecasts, ServedFilesMissing where no file is there, DayNotLoaded
+    Raises NothingServed where the cluster file names no served forecasts, ServedFilesMissing where no file is there, LakeBehind
     where the lake does not reach the end of the day.
     """
     paths = served_files(cluster, settings)
@@ -103,13 +103,7 @@ def record_path(settings: Settings, cluster_name: str, day: str) -> Path:
 def _ended(cluster: Cluster, settings: Settings, day: dt.date) -> pd.DataFrame:
     """Return the jobs that ran and ended on `day`: job_key, submit_us, end_us, runtime_s."""
     lake = Lake(settings.lake)
-    known, cut = lake.as_of_us(cluster.name), cut_us(day, cluster.zone)
-    if known is None or known < cut:
-        until = "nothing" if known is None else f"the jobs until {iso(known)}"
-        raise DayNotLoaded(
-            f"{cluster.name}: the lake knows {until}, and {day} ends at {iso(cut)}. "
-            f"Load it first: runcast ingest --cluster {cluster.name} --date {day}."
-        )
+    lake.require(cluster.name, cut_us(day, cluster.zone), day)
     table = lake.read_ended(cluster.name, [day.isoformat()], ["job_key", "submit_time", "end_time", "runtime_s"])
     jobs = pd.DataFrame(
         {

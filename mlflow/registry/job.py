@@ -16,13 +16,16 @@ from runcast.data.cluster import Cluster
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.gates import GateReport, GateResult
+from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
-from runcast.registry import models, retention
+from runcast.registry import models
 from runcast.registry.card import model_card
 from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
 from runcast.registry.models import ModelVersion
 from runcast.registry.runs import Night, log_night
+from runcast.registry.runs import log_live as log_live_day
+from runcast.registry.runs import log_replay as log_replay_run
 from runcast.registry.slug import metric_key
 from runcast.registry.store import Store, open_store
 from runcast.scheduler.bundle import Manifest, make_current, moment_of, read_manifest, resolve
@@ -106,11 +109,11 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
     A night before the one that the serving bundle knows does not take the history back in time. Where that past night made another
     champion than its bundle holds, the later night's bundle is written again: in any order, nights end with the same one serving.
     """
-    store, before = open_store(settings), _current(cluster, settings)
+    store, before = open_store(settings), served_now(cluster, settings)
     if before is None or moment_of(before.data_cut) <= _cut(cluster, day):
         bundle, is_written = _serve(store, cluster, settings, day, before, now), True
     else:
-        latest = _night_of(cluster, before)
+        latest = night_of(cluster, before)
         is_written = _made_another_serve(store, cluster, settings, day, latest, before)
         bundle = _serve(store, cluster, settings, latest, before, now) if is_written else resolve(settings.bundles / cluster.name)
     manifest = read_manifest(bundle)
@@ -140,11 +143,39 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
     return {"champion": back.label, "night": back.night, "left": left.label, "bundle": str(bundle)}
 
 
-def prune(cluster: Cluster, settings: Settings, today: dt.date) -> Record:
-    """Delete what no longer needs to be kept of past nights; see retention.py for what stays."""
-    store = open_store(settings)
-    done = {kind: retention.prune(store, cluster.name, kind, today) for kind in MODELS}
-    return {kind: {"versions": list(one.versions), "runs": list(one.runs), "kept": list(one.kept)} for kind, one in done.items()}
+def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any], report: Path, now: dt.datetime) -> Record:
+    """Log the replay of a day as one run of the cluster's experiment, every predictor's numbers beside each other."""
+    store, day = open_store(settings), str(document["day"])
+    metrics = {
+        metric_key(name, part, metric): value
+        for name, slices in document["predictors"].items()
+        for part, numbers in slices.items()
+        for metric, value in numbers.items()
+        if value is not None and metric != "jobs"
+    }
+    run_id = log_replay_run(
+        store,
+        cluster.name,
+        day,
+        document["data"]["fingerprint"],
+        metrics=metrics,
+        tags={"runcast.command": document["command"]},
+        note=f"{in_one_sentence(document)} Judged again by: `{document['command']}`",
+        report=report,
+        cut=_cut(cluster, dt.date.fromisoformat(day)),
+        logged_at=now,
+    )
+    return {"run": run_id}
+
+
+def log_live(cluster: Cluster, settings: Settings, document: Mapping[str, Any], record: Path, now: dt.datetime) -> Record:
+    """Log the live accuracy of a day as one step of the cluster's run `live accuracy`."""
+    counts = ("jobs", "answered", "unanswered", "late", "before_log", "unanswered_share")
+    numbers = {**{name: document[name] for name in counts}, "rejected_lines": document["served"]["rejected"]}
+    numbers |= {name: value for name, value in document["all"].items() if name != "jobs"}
+    metrics = {metric_key("live", name): float(value) for name, value in numbers.items() if value is not None}
+    day = dt.date.fromisoformat(document["day"])
+    return {"run": log_live_day(open_store(settings), cluster.name, day, metrics=metrics, record=record, logged_at=now)}
 
 
 def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
@@ -312,7 +343,7 @@ def _serve(store: Store, cluster: Cluster, settings: Settings, day: dt.date, bef
     return bundle
 
 
-def _current(cluster: Cluster, settings: Settings) -> Manifest | None:
+def served_now(cluster: Cluster, settings: Settings) -> Manifest | None:
     """Return the manifest of the bundle that serves; None where none does, or it cannot be read."""
     try:
         return read_manifest(resolve(settings.bundles / cluster.name))
@@ -320,7 +351,7 @@ def _current(cluster: Cluster, settings: Settings) -> Manifest | None:
         return None
 
 
-def _night_of(cluster: Cluster, manifest: Manifest) -> dt.date:
+def night_of(cluster: Cluster, manifest: Manifest) -> dt.date:
     """Return the night that a bundle knows the history of: the local day whose end is its cut."""
     return (moment_of(manifest.data_cut) - dt.timedelta(microseconds=1)).astimezone(cluster.zone).date()
 

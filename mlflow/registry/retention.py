@@ -1,13 +1,16 @@
-"""What is kept of past nights: never less than an alias names, or a rollback could want.
+"""What is kept of past nights: never less than an alias or the serving bundle names, or a rollback could want.
 
 A night older than the limit loses its version, its logged model and its run, files included where they lie on this machine; on a
-server the files go when its own `mlflow gc` runs. The scheduler's bundles carry copies of their own and need none of it.
+server the files go when its own `mlflow gc` runs. The scheduler's bundles carry copies of their own and need none of it. Below the
+home, folders of past nights go by their own limits. What was written within the last day stays, whatever night it is of: somebody
+is catching up. Jobs in the lake are never deleted.
 """
 
+import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,8 +23,7 @@ from runcast.registry.models import ModelVersion
 from runcast.registry.slug import model_name
 from runcast.registry.store import Store, while_locked
 
-KEPT_DAYS = 90  # a quarter of nights to compare; a version weighs what its history state weighs
-KEPT_PASSED = 3  # versions a rollback can go to, however old
+_CATCHING_UP = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -33,24 +35,32 @@ class Pruned:
     kept: tuple[str, ...]
 
 
-def prune(store: Store, cluster: str, kind: str, today: date, *, days: int = KEPT_DAYS, passed: int = KEPT_PASSED) -> Pruned:
-    """Delete what is older than `days` of one kind; what an alias names and the latest `passed` versions that passed stay."""
+def prune(
+    store: Store,
+    cluster: str,
+    kind: str,
+    today: date,
+    *,
+    days: int,
+    rollbacks: int,
+    serves: str | None = None,
+    is_dry: bool = False,
+) -> Pruned:
+    """Delete what is older than `days` of one kind, unless `is_dry`; say what.
+
+    What an alias names, the latest `rollbacks` versions that were champion, and the version of the label `serves` stay.
+    """
     before = (today - timedelta(days=days)).isoformat()
     versions = models.versions(store, model_name(cluster, kind))
-    needed = _needed(store, versions, passed)
+    needed = _needed(store, versions, rollbacks) | {version.version for version in versions if version.label == serves}
     old = [version for version in versions if version.night < before]
     gone = [version for version in old if version.version not in needed]
-    for version in gone:
-        _delete_version(store, version)
     standing_runs = {version.run_id for version in versions} - {version.run_id for version in gone}
-    runs = [
-        run
-        for run in _runs(store, cluster, kind)
-        if run.data.tags["runcast.night"] < before and run.info.run_id not in standing_runs
-    ]
-    for run in runs:
-        while_locked(partial(store.client.delete_run, run.info.run_id))
-        _delete_files(store, run.info.artifact_uri)
+    runs = [run for run in _runs(store, cluster, kind, before) if run.info.run_id not in standing_runs]
+    if not is_dry:
+        for version in gone:
+            _delete_version(store, version)
+        _delete_runs(store, runs)
     return Pruned(
         tuple(version.label for version in gone),
         tuple(run.info.run_id for run in runs),
@@ -58,10 +68,58 @@ def prune(store: Store, cluster: str, kind: str, today: date, *, days: int = KEP
     )
 
 
-def _needed(store: Store, versions: list[ModelVersion], passed: int) -> set[str]:
+def prune_runs(store: Store, cluster: str, kind: str, today: date, *, days: int, is_dry: bool = False) -> tuple[str, ...]:
+    """Delete the runs of a kind that has no versions, where they are older than `days`, and return their ids."""
+    runs = list(_runs(store, cluster, kind, (today - timedelta(days=days)).isoformat()))
+    if not is_dry:
+        _delete_runs(store, runs)
+    return tuple(run.info.run_id for run in runs)
+
+
+def old_days(folder: Path, today: date, days: int, needed: Iterable[str], now: datetime) -> list[Path]:
+    """Return what lies in `folder` under the name of a day older than `days`, in name order; nothing is deleted.
+
+    `needed` days stay, and whatever was written within the day before `now` (aware).
+    """
+    before, kept = today - timedelta(days=days), set(needed)
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        day = _day_of(path)
+        if day is not None and day < before and day.isoformat() not in kept and not is_fresh(path, now):
+            found.append(path)
+    return found
+
+
+def delete(paths: Iterable[Path], is_dry: bool) -> int:
+    """Delete files and folders, unless `is_dry`, and return their bytes."""
+    freed = 0
+    for path in paths:
+        inside = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]
+        freed += sum(p.stat().st_size for p in inside)
+        if not is_dry:
+            with contextlib.suppress(FileNotFoundError):  # an export that runs now deletes bundles, too
+                path.unlink() if path.is_file() else shutil.rmtree(path)
+    return freed
+
+
+def _day_of(path: Path) -> date | None:
+    """Return the day that a folder is of, or a file such as 2026-03-01.json; None for any other name."""
+    try:
+        return date.fromisoformat(path.name.partition(".")[0])
+    except ValueError:
+        return None
+
+
+def is_fresh(path: Path, now: datetime) -> bool:
+    """Say whether something was written there within the day before `now` (aware)."""
+    latest = max(p.stat().st_mtime for p in (path, *path.rglob("*")))
+    return datetime.fromtimestamp(latest, UTC) > now - _CATCHING_UP
+
+
+def _needed(store: Store, versions: list[ModelVersion], rollbacks: int) -> set[str]:
     named = models.aliased(store, versions[0].name) if versions else set()
-    latest = sorted((v for v in versions if models.was_champion(store, v)), key=lambda v: (v.night, int(v.version)))[-passed:]
-    return named | {version.version for version in latest}
+    champions = sorted((v for v in versions if models.was_champion(store, v)), key=lambda v: (v.night, int(v.version)))
+    return named | {version.version for version in champions[-rollbacks:]}
 
 
 def _delete_version(store: Store, version: ModelVersion) -> None:
@@ -80,11 +138,18 @@ def _delete_logged(store: Store, model_id: str) -> None:
     _delete_files(store, logged.artifact_location)
 
 
-def _runs(store: Store, cluster: str, kind: str) -> Iterator[Run]:
+def _delete_runs(store: Store, runs: Iterable[Run]) -> None:
+    for run in runs:
+        while_locked(partial(store.client.delete_run, run.info.run_id))
+        _delete_files(store, run.info.artifact_uri)
+
+
+def _runs(store: Store, cluster: str, kind: str, before: str) -> Iterator[Run]:
+    """Yield the runs of a kind whose night is before the day `before`."""
     experiment, token = store.experiment_id(cluster), None
     while True:
         page = store.client.search_runs([experiment], f"tags.`runcast.kind` = '{kind}'", ViewType.ACTIVE_ONLY, page_token=token)
-        yield from page
+        yield from (run for run in page if run.data.tags["runcast.night"] < before)
         token = page.token
         if not token:
             return

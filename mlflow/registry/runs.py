@@ -6,7 +6,7 @@ parameters and tags are written over, and a metric at the same step and time is 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -20,6 +20,9 @@ from runcast.registry.store import Store, while_locked
 
 PARAMETERS_A_CALL = 100  # the most that MLflow takes in one call
 METRICS_A_CALL = 1000
+
+#: Kinds of the runs beside the nights, as the tag runcast.kind has them.
+REPLAY, LIVE = "replay", "live"
 
 Item = TypeVar("Item")
 
@@ -79,14 +82,88 @@ def log_night(
         while_locked(partial(client.log_batch, run_id, params=part))
     cut_ms = int(night.cut.timestamp() * 1000)
     finite = [Metric(key, float(f"{value:.4g}"), cut_ms, 0) for key, value in sorted(metrics.items()) if isfinite(value)]
-    for part in _parts(finite, METRICS_A_CALL):
-        while_locked(partial(client.log_batch, run_id, metrics=part))
+    _log_metrics(store, run_id, finite)
     named = [RunTag(key, value) for key, value in sorted({**tags, "mlflow.note.content": note}.items())]
     while_locked(lambda: client.log_batch(run_id, tags=named))
     if report is not None:
         client.log_artifacts(run_id, str(report), "report")
-    while_locked(lambda: client.set_terminated(run_id, "FINISHED", int(logged_at.timestamp() * 1000)))
+    _finish(store, run_id, logged_at)
     return run_id
+
+
+def log_replay(
+    store: Store,
+    cluster: str,
+    day: str,
+    data_fingerprint: str,
+    *,
+    metrics: Mapping[str, float],
+    tags: Mapping[str, str],
+    note: str,
+    report: Path,
+    cut: datetime,
+    logged_at: datetime,
+) -> str:
+    """Log the replay of what was known at the end of a day and return its run id; the report is copied under `report/`.
+
+    The run is found again by cluster, day and data: the same replay is the same run, one on late accounting is another.
+    """
+    found_by = {"runcast.kind": REPLAY, "runcast.night": day, "runcast.data_fingerprint": data_fingerprint}
+    run_id = _open_beside(store, cluster, found_by, f"{day} replay", logged_at)
+    at_ms = int(cut.timestamp() * 1000)
+    _log_metrics(store, run_id, [Metric(key, value, at_ms, 0) for key, value in sorted(metrics.items()) if isfinite(value)])
+    named = [RunTag(key, value) for key, value in sorted({**tags, "mlflow.note.content": note}.items())]
+    while_locked(lambda: store.client.log_batch(run_id, tags=named))
+    store.client.log_artifacts(run_id, str(report), "report")
+    _finish(store, run_id, logged_at)
+    return run_id
+
+
+def log_live(store: Store, cluster: str, day: date, *, metrics: Mapping[str, float], record: Path, logged_at: datetime) -> str:
+    """Log a day's live accuracy as one step of the cluster's one live run and return the run's id; a step is days since 1970.
+
+    A day logged again with the same numbers changes nothing; with others, those logged last are shown.
+    """
+    run_id = _open_beside(store, cluster, {"runcast.kind": LIVE}, "live accuracy", logged_at)
+    step, at_ms = (day - date(1970, 1, 1)).days, int(logged_at.timestamp() * 1000)
+    new = [
+        Metric(key, value, at_ms, step)
+        for key, value in sorted(metrics.items())
+        if isfinite(value) and _at_step(store, run_id, key, step) != value
+    ]
+    _log_metrics(store, run_id, new)
+    store.client.log_artifact(run_id, str(record), "days")
+    _finish(store, run_id, logged_at)
+    return run_id
+
+
+def _at_step(store: Store, run_id: str, key: str, step: int) -> float | None:
+    """Return the latest value of a metric at a step; None where there is none."""
+    there = [one for one in store.client.get_metric_history(run_id, key) if one.step == step]
+    return max(there, key=lambda one: one.timestamp).value if there else None
+
+
+def _open_beside(store: Store, cluster: str, found_by: Mapping[str, str], name: str, at: datetime) -> str:
+    """Return the run of these tags in the cluster's experiment, made at the first call."""
+    experiment = store.experiment_id(cluster)
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in found_by.items())
+    found = store.client.search_runs([experiment], wanted, order_by=["attributes.start_time ASC"], max_results=1)
+    if found:
+        return str(found[0].info.run_id)
+    tags = {"runcast.cluster": cluster, **found_by}
+    run = while_locked(
+        lambda: store.client.create_run(experiment, start_time=int(at.timestamp() * 1000), run_name=name, tags=tags)
+    )
+    return str(run.info.run_id)
+
+
+def _finish(store: Store, run_id: str, at: datetime) -> None:
+    while_locked(lambda: store.client.set_terminated(run_id, "FINISHED", int(at.timestamp() * 1000)))
+
+
+def _log_metrics(store: Store, run_id: str, metrics: list[Metric]) -> None:
+    for part in _parts(metrics, METRICS_A_CALL):
+        while_locked(partial(store.client.log_batch, run_id, metrics=part))
 
 
 def find_run(store: Store, night: Night) -> Run | None:

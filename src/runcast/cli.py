@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from runcast import night, show
+from runcast import night, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
 from runcast.data.settings import Settings, read_settings
@@ -182,6 +182,9 @@ def replay(
         float | None, typer.Option("--test-share", min=0.001, max=0.999, help="Latest share of jobs to test on.")
     ] = None,
     every: Annotated[str, typer.Option("--every", help="How often models are retrained: once, weekly or nightly.")] = "once",
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="Replay what was known at the end of this day; default: all of the log.")
+    ] = None,
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="Write one row per test job and predictor to this Parquet.")
     ] = None,
@@ -195,7 +198,7 @@ def replay(
     if test_share is not None and (first or last):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
     with _progress(f"{cluster}: reading the log", as_json):
-        load(chosen, settings, first=None, last=None)
+        load(chosen, settings, first=None, last=_day(as_of))
     with _progress(f"{cluster}: replaying, models trained {every}", as_json) as say:
         result = run_replay(
             chosen,
@@ -204,10 +207,43 @@ def replay(
             test_share=test_share,
             first=_day(first),
             last=_day(last),
+            as_of=_day(as_of),
             predictions=predictions,
             progress=say,
         )
     _result(result, as_json, show.report_table(result))
+
+
+@app.command()
+def weekly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+    """Replay what was known at the end of a day, models retrained weekly; keep the report and log it to MLflow."""
+    settings, chosen = _open(cluster)
+    day = _night(date, chosen, settings)
+    with _progress(f"{cluster}: weekly replay as of {day}", as_json) as say:
+        result = rounds.weekly_replay(cluster, day, say)
+    _result(result, as_json, show.report_table(result))
+
+
+@app.command()
+def live(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+    """Say how right the forecasts were that the service gave to the jobs that ended on a day; keep that and log it to MLflow."""
+    settings, chosen = _open(cluster)
+    day = _night(date, chosen, settings)
+    with _progress(f"{cluster}: served forecasts of the jobs that ended on {day}", as_json):
+        record = rounds.live_accuracy(cluster, day)
+    _result(record, as_json, show.live_lines(record))
+
+
+@app.command()
+def prune(
+    cluster: ClusterName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete old nights by the cluster file's `retention`: versions, runs, trained models, bundles, reports. Jobs are kept."""
+    with _progress(f"{cluster}: looking for what is no longer kept", as_json):
+        record = rounds.prune(cluster, is_dry=dry_run)
+    _result(record, as_json, show.prune_lines(record))
 
 
 @app.command()

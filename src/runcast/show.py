@@ -124,13 +124,63 @@ def worth_table(result: Record) -> Table:
 
 
 def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the latest night of each cluster as plain values, and the bundle that serves now: a rollback changes it after the night."""
+    """Return the latest night of each cluster as plain values, with the latest live accuracy and the bundle that serves now.
+
+    A rollback changes the bundle after the night.
+    """
     return [
-        {**row, **(_serving(settings, name) if row["model"] else {})}
+        {**row, **(_serving(settings, name) if row["model"] else {}), "live": latest_live(settings, name)}
         for name in names
         if (days := night.nights(settings, name))
         for row in night_rows(settings, name, days[-1])
     ]
+
+
+def latest_live(settings: Settings, name: str) -> Record | None:
+    """Return the latest day's live accuracy of a cluster without its parts by version and source; None where there is none."""
+    path = max((settings.home / "live" / name).glob("*.json"), default=None)
+    if path is None:
+        return None
+    record: dict[str, Any] = json.loads(path.read_text())
+    return {key: value for key, value in record.items() if key not in ("by_model_version", "by_source")}
+
+
+def live_lines(record: Record) -> str:
+    """Say how right the served forecasts of a day were, by model version where there were several."""
+    served = record["served"]
+    lines = [live_line(record)]
+    if len(record["by_model_version"]) > 1:
+        lines += [f"  {name}: {_numbers(numbers)}" for name, numbers in record["by_model_version"].items()]
+    if record["late"] or record["before_log"]:
+        lines.append(f"  {record['late']} told only after they had ended, {record['before_log']} from before the service kept anything")
+    if served["rejected"]:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in served["rejected_by_reason"].items())
+        lines.append(f"  {served['rejected']} of {served['lines']} lines refused: {reasons}; the first is {served['first_reject']}")
+    return "\n".join(lines)
+
+
+def live_line(record: Record) -> str:
+    """Say the live accuracy of a day in one line."""
+    told = f"{record['cluster']}, jobs that ended on {record['day']}: {record['jobs']}, {percent(record['unanswered_share'])} not told in time"
+    return f"{told}; {_numbers(record['all'])}" if record["answered"] else told
+
+
+def _numbers(numbers: Record) -> str:
+    return (
+        f"{numbers['jobs']} forecasts, factor {factor(numbers['error_factor'])}, within 25 % {percent(numbers['within_25'])}, "
+        f"p90 covers {percent(numbers['p90_coverage'])}"
+    )
+
+
+def prune_lines(record: Record) -> str:
+    """Say what retention deleted, or would."""
+    done = "would go" if record["is_dry"] else "deleted"
+    mib = record["bytes"] / 2**20
+    lines = [
+        f"{record['cluster']}: {len(record['versions'])} versions, {record['runs']} runs and {len(record['folders'])} folders or files "
+        f"({mib:.1f} MiB) {done}; {len(record['kept'])} old versions stay, for an alias or a rollback names them"
+    ]
+    return "\n".join([*lines, *(f"  {name}" for name in (*record["versions"], *record["folders"]))])
 
 
 def _serving(settings: Settings, name: str) -> dict[str, str]:
@@ -179,6 +229,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     for title in ("cluster", "model", "jobs", "factor", "recurring", "baseline", "8.9 %", "10.8 %", "gate", "version"):
         table.add_column(title, justify="left" if title in ("cluster", "model", "gate") else "right", no_wrap=True)
     reasons, bundles, last = [], {}, None
+    live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
         if row["model"] is None:
             table.add_row(row["cluster"], "–", *[""] * 6, "[red]stopped[/]", "")
@@ -207,7 +258,7 @@ def status_table(rows: Sequence[Record]) -> Group:
         "factor: exp(mean |ln(p50 / runtime)|) on all test jobs, on recurring ones, and of the best baseline; "
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error"
     )
-    return Group(table, *[Text(line) for line in (legend, "", *bundles.values(), *reasons)])
+    return Group(table, *[Text(line) for line in (legend, "", *bundles.values(), *live.values(), *reasons)])
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:

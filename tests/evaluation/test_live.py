@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from runcast.data.asof import cut_us
 from runcast.data.cluster import Cluster
+from runcast.data.errors import LakeBehind
 from runcast.data.lake import Lake
 from runcast.data.schema import JOBS
 from runcast.data.settings import Settings, read_settings
-from runcast.evaluation.errors import DayNotLoaded, NothingServed, ServedFilesMissing
+from runcast.evaluation.errors import NothingServed, ServedFilesMissing
 from runcast.evaluation.live.job import look_at
 from runcast.evaluation.live.judge import join_served, judge_live
 from runcast.evaluation.live.served import KEYS, ServedForecasts, read_line
@@ -228,5 +229,5 @@ def test_a_day_that_the_lake_does_not_hold_yet_is_an_error(
     cluster: Cluster, settings: Settings, jobs: list[dict[str, Any]]
 ) -> None:
     serve(settings, jobs)
-    with pytest.raises(DayNotLoaded, match="runcast ingest --cluster demo --date 2026-03-31"):
+    with pytest.raises(LakeBehind, match="runcast ingest --cluster demo --date 2026-03-31"):
         look_at(cluster, settings, DAY + dt.timedelta(days=1))

@@ -37,7 +37,7 @@ def _files(store: Store) -> int:
 
 
 def test_old_versions_go_with_runs_and_files(store: Store, versions: list[ModelVersion]) -> None:
-    done = prune(store, "venus", "gbdt", TODAY, days=1, passed=1)
+    done = prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
     assert set(done.versions) == {f"runcast-venus-gbdt/{n}" for n in (1, 2, 3, 5)}
     assert set(done.kept) == {"runcast-venus-gbdt/4", "runcast-venus-gbdt/6"}
     assert set(done.runs) == {versions[n].run_id for n in (0, 1, 2, 4)}
@@ -46,26 +46,26 @@ def test_old_versions_go_with_runs_and_files(store: Store, versions: list[ModelV
 
 
 def test_versions_that_a_rollback_can_go_to_stay(store: Store, versions: list[ModelVersion]) -> None:
-    done = prune(store, "venus", "gbdt", TODAY, days=1, passed=2)
+    done = prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=2)
     assert set(done.kept) == {f"runcast-venus-gbdt/{n}" for n in (2, 4, 6)}
 
 
 def test_young_nights_stay(store: Store, versions: list[ModelVersion]) -> None:
-    done = prune(store, "venus", "gbdt", TODAY, days=27, passed=1)  # 23 September and later
+    done = prune(store, "venus", "gbdt", TODAY, days=27, rollbacks=1)  # 23 September and later
     assert set(done.versions) == {f"runcast-venus-gbdt/{n}" for n in (1, 2, 3)}
 
 
 def test_again_changes_nothing(store: Store, versions: list[ModelVersion]) -> None:
-    prune(store, "venus", "gbdt", TODAY, days=1, passed=1)
-    assert prune(store, "venus", "gbdt", TODAY, days=1, passed=1).versions == ()
-    assert prune(store, "venus", "cart", TODAY, days=1).kept == ()
+    prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
+    assert prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1).versions == ()
+    assert prune(store, "venus", "cart", TODAY, days=1, rollbacks=1).kept == ()
 
 
 def test_other_clusters_and_kinds_are_left_alone(
     store: Store, versions: list[ModelVersion], night: Callable[..., Night], register_night: Callable[[Night], ModelVersion]
 ) -> None:
     others = [register_night(night(20, kind="cart")), register_night(night(20, cluster="philly"))]
-    prune(store, "venus", "gbdt", TODAY, days=1, passed=1)
+    prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
     for other in others:
         assert store.client.get_model_version(other.name, other.version).status == "READY"
 
@@ -73,12 +73,12 @@ def test_other_clusters_and_kinds_are_left_alone(
 def test_version_whose_files_are_gone_does_not_stop_it(store: Store, versions: list[ModelVersion]) -> None:
     assert store.artifacts is not None
     shutil.rmtree(store.artifacts / "venus" / "models" / versions[0].source.removeprefix("models:/"))
-    assert len(prune(store, "venus", "gbdt", TODAY, days=1, passed=1).versions) == 4
+    assert len(prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1).versions) == 4
 
 
 def test_champion_outlives_the_deletion_of_its_run(store: Store, versions: list[ModelVersion], tmp_path: Path) -> None:
     store.client.delete_run(versions[3].run_id)
-    prune(store, "venus", "gbdt", TODAY, days=1, passed=1)
+    prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
     assert (download(store, champion(store, "venus", "gbdt"), tmp_path) / "manifest.json").exists()
     with pytest.raises(MlflowException, match="not found"):
         store.client.get_model_version("runcast-venus-gbdt", "1")

@@ -1,12 +1,12 @@
 """One run for each night and kind, with what a person compares."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from runcast.registry.runs import Night, find_run, log_night
+from runcast.registry.runs import Night, find_run, log_live, log_night, log_replay
 from runcast.registry.store import Store
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,3 +76,37 @@ def test_more_than_a_hundred_parameters(store: Store, night: Callable[..., Night
     many = {f"p{i}": i for i in range(250)}
     run_id = log_night(store, night(), parameters=many, metrics={}, tags={}, note="", report=None, logged_at=AT)
     assert len(store.client.get_run(run_id).data.params) == 250
+
+
+def test_a_day_of_live_accuracy_is_one_point_and_what_is_logged_last_is_shown(store: Store, tmp_path: Path) -> None:
+    """Logged twice alike, then with late accounting: a lower number, which MLflow by itself would not prefer at one step and time."""
+    record = tmp_path / "2026-01-09.json"
+    record.write_text("{}")
+    day = date(2026, 1, 9)
+
+    def log(value: float, hour: int, day: date = day) -> str:
+        at = datetime(2026, 1, 10, hour, tzinfo=UTC)
+        return log_live(store, "venus", day, metrics={"live/error_factor": value}, record=record, logged_at=at)
+
+    runs = {log(2.0, 3), log(2.0, 4), log(1.5, 5), log(1.7, 6, date(2026, 1, 10))}
+    assert len(runs) == 1, "one run for all days"
+    points = [(one.step, one.value) for one in store.client.get_metric_history(runs.pop(), "live/error_factor")]
+    assert points == [(20462, 2.0), (20462, 1.5), (20463, 1.7)]
+
+
+@pytest.mark.parametrize(("second", "runs"), [("same", 1), ("other", 2)])
+def test_the_same_replay_is_the_same_run(store: Store, tmp_path: Path, second: str, runs: int) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.html").write_text("page")
+    made = {
+        log_replay(
+            store, "venus", "2026-01-09", data, metrics={"gbdt/all/mdape": 0.25, "cart/all/mdape": float("nan")}, tags={"a": "b"},
+            note="n", report=tmp_path / "report", cut=datetime(2026, 1, 10, tzinfo=UTC), logged_at=datetime(2026, 1, 11, tzinfo=UTC),
+        )
+        for data in ("same", second)
+    }  # fmt: skip
+    assert len(made) == runs
+    run = store.client.get_run(made.pop())
+    assert (run.data.metrics, run.info.status) == ({"gbdt/all/mdape": 0.25}, "FINISHED")
+    assert len(store.client.get_metric_history(run.info.run_id, "gbdt/all/mdape")) == 1
+    assert [file.path for file in store.client.list_artifacts(run.info.run_id, "report")] == ["report/report.html"]
