@@ -8,7 +8,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test lint format bench nights accuracy clean
+.PHONY: help setup run ui test lint format bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +47,17 @@ nights: setup ## one night on every public log (RUNCAST_TRACES), one line each
 	  grep -q '^refused:' $$file && continue; \
 	  $(BIN)/runcast nightly --cluster $$name >"$(RUNCAST_HOME)/$$name.txt" 2>&1 && echo "$$name: done" || { echo "$$name: failed, see $(RUNCAST_HOME)/$$name.txt"; exit 1; }; done
 
-accuracy: setup ## replay every public log (RUNCAST_TRACES) and rewrite docs/accuracy.md
+accuracy: setup ## replay every public log (RUNCAST_TRACES) and rewrite docs/accuracy.md; then see studies and worth
 	@$(BIN)/runcast accuracy
+	@echo "What lies behind it: make studies. What it is worth to a scheduler, from these replays: make worth."
+
+studies: setup ## feature families, cadences, running jobs, a search outside (FLAML=python that holds it): docs/studies.md
+	@for study in ablation cadence censoring; do $(BIN)/runcast study $$study || exit 1; done
+	@if [ -n "$(FLAML)" ]; then $(BIN)/runcast study outside --python "$(FLAML)"; \
+	  else echo "The search outside was left out: make studies FLAML=PYTHON (docs/studies.md says how to make one)."; fi
+
+worth: setup ## schedule the replayed jobs again and rewrite docs/worth.md; needs what make accuracy left
+	@$(BIN)/runcast study worth
 
 clean: ## remove the environment and everything under var/
 	rm -rf $(VENV) var

@@ -21,3 +21,11 @@ class NothingServed(RuncastError):
 
 class ServedFilesMissing(RuncastError):
     """No file of served forecasts is where the cluster file says."""
+
+
+class OutsideCheckFailed(RuncastError):
+    """The search that ours is compared with could not be run."""
+
+
+class PageWithoutMarks(RuncastError):
+    """A page of the docs does not say where the measured figures belong."""

@@ -87,7 +87,7 @@ _FEWEST = 10
 
 def draw_all(judged: Judged, targets: tuple[float, ...]) -> dict[str, str]:
     """Return every figure as SVG text, by name, in the order of the report."""
-    with _style():
+    with style():
         drawn = {
             "risk_coverage": draw_risk_coverage(judged, targets),
             "calibration": draw_calibration(judged),
@@ -96,11 +96,12 @@ def draw_all(judged: Judged, targets: tuple[float, ...]) -> dict[str, str]:
             "residual_by_week": draw_residual_by_week(judged),
             "p90_by_week": draw_p90_by_week(judged),
         }
-        return {name: _svg(figure) for name, figure in drawn.items()}
+        return {name: svg_text(figure) for name, figure in drawn.items()}
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
+    """Draw in the house's style while the block runs."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -137,7 +138,7 @@ def draw_calibration(judged: Judged) -> Figure:
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, forecast in judged.done.forecasts.items():
-        groups = _tenths(forecast.confidence)
+        groups = tenths(forecast.confidence)
         hits = hits_within_25(judged.actual_s, forecast.point_s)
         shares = [(position, hits[rows].mean()) for position, rows in groups]
         left.plot(*zip(*shares, strict=True), **_line(name), marker=_MARKERS.get(name, "o"), ms=4, label=name)
@@ -152,7 +153,7 @@ def draw_calibration(judged: Judged) -> Figure:
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=8, fontsize=8, columnspacing=1.2)
     name = (models_of(judged.done.forecasts) or list(judged.done.forecasts))[-1]
     forecast = judged.done.forecasts[name]
-    alike = [rows for _, rows in _tenths(forecast.p50_s, 16)]
+    alike = [rows for _, rows in tenths(forecast.p50_s, 16)]
     said = np.array([np.median(forecast.p50_s[rows]) for rows in alike])
     low, middle, high = (np.array([np.quantile(judged.actual_s[rows], share) for rows in alike]) for share in (0.1, 0.5, 0.9))
     planned = np.array([np.median(forecast.p90_s[rows]) for rows in alike])
@@ -267,7 +268,7 @@ def draw_p90_by_week(judged: Judged) -> Figure:
     return figure
 
 
-def _svg(figure: Figure) -> str:
+def svg_text(figure: Figure) -> str:
     """Return the figure as SVG text without a date."""
     buffer = io.StringIO()
     FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
@@ -318,7 +319,7 @@ def _percent(axes: Axes, which: str) -> None:
         (axes.xaxis if one == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
-def _tenths(values: Floats, count: int = 10) -> list[tuple[float, NDArray[np.intp]]]:
+def tenths(values: Floats, count: int = 10) -> list[tuple[float, NDArray[np.intp]]]:
     """Return up to `count` groups of equal size by rising value as (mean position in 0..1, rows); equal values stay together."""
     order = np.argsort(values, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(values[order])) + 1, len(order))

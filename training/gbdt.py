@@ -65,3 +65,10 @@ def _common(parameters: GbdtParameters, seed: int, threads: int) -> dict[str, An
 def _plain(booster: lightgbm.Booster) -> Booster:
     """Return the booster as its text says it is, so that what is judged is what is stored."""
     return Booster(booster.model_to_string())
+
+
+def fit_median(inputs: Inputs, runtime_s: Floats, parameters: GbdtParameters, seed: int, threads: int) -> Booster:
+    """Return the median's model alone, of ln(runtime), on all that is given: what studies of features and windows compare."""
+    common = _common(parameters, seed, threads)
+    data = lightgbm.Dataset(inputs.values, np.log(runtime_s), feature_name=list(inputs.names), params=common)
+    return _plain(lightgbm.train({**common, "objective": "regression_l1"}, data, parameters.trees))

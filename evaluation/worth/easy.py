@@ -1,39 +1,59 @@
 """EASY backfill: first come, first served, and whoever does not delay the head's reservation may go before it.
 
-A reservation is made with plans (a limit, a p90, the runtime itself). A plan is not a limit: a job that outlives it is not
+A reservation is made with plans (a limit, a p50, a p90, the runtime itself). A plan is not a limit: a job that outlives it is not
 killed, its plan is corrected upward (Tsafrir, Etsion, Feitelson 2007), and the head's reservation moves.
 """
 
 import heapq
 from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runcast.evaluation.worth.pool import Jobs, Schedule, refuse_oversize
 
+#: (given plan, start, now, hard limit) -> a plan that ends later than now.
+Correct = Callable[[float, float, float, float], float]
+#: What Tsafrir et al. add to a plan that is outlived for the first, second ... time: 1, 5, 15, 30 minutes, 1 to 100 hours.
+RAISES_S = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
 
-def corrected_plan_s(plan_s: float, start_s: float, now_s: float, limit_s: float) -> float:
-    """Return the plan of a job that started at `start_s` and still runs at `now_s`: it ends later than now.
+
+def doubled_plan_s(given_s: float, start_s: float, now_s: float, limit_s: float) -> float:
+    """Return the plan of a job that was planned `given_s`, started at `start_s` and still runs at `now_s`: it ends later than now.
 
     Doubled as often as needed, and not beyond the limit while the job is within it; a job that outlives its limit (logs hold
     such) is doubled on.
     """
+    plan_s = given_s
     while start_s + plan_s <= now_s:
         plan_s = limit_s if plan_s < limit_s < 2 * plan_s else 2 * plan_s
     return plan_s
 
 
-def run_easy(jobs: Jobs, capacity: int, plan_s: NDArray[np.float64]) -> Schedule:
+def raised_plan_s(given_s: float, start_s: float, now_s: float, limit_s: float) -> float:
+    """Return the same, raised by RAISES_S in turn (the last again and again), and not beyond the limit while within it."""
+    plan_s, raises = given_s, chain(RAISES_S, repeat(RAISES_S[-1]))
+    while start_s + plan_s <= now_s:
+        raised_s = plan_s + next(raises)
+        plan_s = limit_s if plan_s < limit_s < raised_s else raised_s
+    return plan_s
+
+
+def run_easy(
+    jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], correct: Correct = doubled_plan_s, shortest_first: bool = False
+) -> Schedule:
     """Schedule by EASY with the plans `plan_s` (above 0, one per job), queue in order of submission.
 
+    `shortest_first`: of those that may go before the head the one with the shortest plan goes first (SJBF), ties by submission.
     At one instant jobs end first, then plans that ran out are corrected, then jobs arrive, then jobs start. Raises ValueError
     where a job is larger than the pool or a plan is not above 0.
     """
     refuse_oversize(jobs, capacity)
     if not (plan_s > 0).all():
         raise ValueError("each job needs a plan above 0 s")
-    pool = _Pool(jobs, capacity, plan_s)
+    pool = _Pool(jobs, capacity, plan_s, correct, shortest_first)
     while pool.arrived < len(jobs) or pool.ends:
         pool.step()
     return Schedule(pool.start_s, pool.reserved_s)
@@ -42,10 +62,12 @@ def run_easy(jobs: Jobs, capacity: int, plan_s: NDArray[np.float64]) -> Schedule
 class _Pool:
     """The state between two events. The queue is the jobs of [head, arrived) that have not started."""
 
-    def __init__(self, jobs: Jobs, capacity: int, plan_s: NDArray[np.float64]) -> None:
+    def __init__(self, jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], correct: Correct, shortest_first: bool) -> None:
+        self.correct, self.shortest_first = correct, shortest_first
         self.submit_s, self.runtime_s = jobs.submit_s.tolist(), jobs.runtime_s.tolist()
         self.size, self.limit_s = jobs.size.tolist(), jobs.limit_s.tolist()
         self.plans = plan_s  # as given, for whole-queue comparisons
+        self.given_s = plan_s.tolist()
         self.plan_s = plan_s.tolist()  # as corrected
         self.start_s = np.full(len(jobs), np.nan)
         self.reserved_s = np.full(len(jobs), np.nan)
@@ -89,7 +111,7 @@ class _Pool:
         while self.planned and self.planned[0][0] <= now:
             job = self.planned.pop(0)[1]
             start_s = float(self.start_s[job])
-            self.plan_s[job] = corrected_plan_s(self.plan_s[job], start_s, now, self.limit_s[job])
+            self.plan_s[job] = self.correct(self.given_s[job], start_s, now, self.limit_s[job])
             insort(self.planned, (start_s + self.plan_s[job], job))
             corrected = True
         return corrected
@@ -125,8 +147,8 @@ class _Pool:
         if np.isnan(self.reserved_s[self.head]):
             self.reserved_s[self.head] = self.shadow_s
 
-    def _backfill(self, now: float, candidates: "range | list[int]") -> None:
-        for job in candidates:
+    def _backfill(self, now: float, candidates: Iterable[int]) -> None:
+        for job in sorted(candidates, key=self.given_s.__getitem__) if self.shortest_first else candidates:
             if self.free == 0:
                 return
             size = self.size[job]

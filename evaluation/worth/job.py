@@ -1,5 +1,6 @@
 """Reads the predictions of a replay and the jobs of the lake, and returns what the predictions are worth."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,22 @@ _JOBS = ("job_key", "user", "group", *UNITS, "time_limit_s", "time_limit_kind", 
 
 
 def worth(
-    cluster: Cluster, settings: Settings, predictions: Path, capacity: int | None = None, predictors: Sequence[str] = ()
+    cluster: Cluster,
+    settings: Settings,
+    predictions: Path,
+    capacity: int | None = None,
+    predictors: Sequence[str] = (),
+    load: float | None = None,
 ) -> dict[str, Any]:
     """Schedule the predicted jobs again by every policy; `capacity` defaults to the most that the log used at once.
 
-    `predictors` picks some of the file's. Raises UnreadablePredictions where the file is not what `replay --predictions`
+    `load` asks instead for the smallest pool on which the jobs offer no more than that. `predictors` picks some of the file's.
+    Raises UnreadablePredictions where the file is not what `replay --predictions`
     writes or is of other jobs than the lake's, and NothingToJudge where no job is left to schedule.
     """
     told = read_predictions(predictions, cluster.name, predictors)
     known = Lake(settings.lake).read_jobs(cluster.name, columns=_JOBS).to_pandas()
-    return {"cluster": cluster.name} | weigh_frames(told, known, capacity)
+    return {"cluster": cluster.name} | weigh_frames(told, known, capacity, load)
 
 
 def read_predictions(path: Path, cluster_name: str, predictors: Sequence[str] = ()) -> pd.DataFrame:
@@ -63,7 +70,9 @@ def read_predictions(path: Path, cluster_name: str, predictors: Sequence[str] = 
     return told[told["predictor"].isin(predictors)] if predictors else told
 
 
-def weigh_frames(told: pd.DataFrame, known: pd.DataFrame, capacity: int | None = None) -> dict[str, Any]:
+def weigh_frames(
+    told: pd.DataFrame, known: pd.DataFrame, capacity: int | None = None, load: float | None = None
+) -> dict[str, Any]:
     """Return the pool, what was dropped and the rows of `weigh`; the order of either frame's rows does not matter.
 
     `told`: one row per job and predictor, as a replay writes them. `known`: the cluster's jobs by `job_key`. Jobs of one
@@ -91,10 +100,10 @@ def weigh_frames(told: pd.DataFrame, known: pd.DataFrame, capacity: int | None =
     if unit is None:
         raise NothingToJudge("no job of the log says how many GPUs, processors or nodes it takes, so nothing can be scheduled")
     parts = _parts(known[unit])
-    pool = capacity * PARTS if capacity is not None else -(-_log_peak(known, parts) // PARTS) * PARTS
-
     jobs = by_name[names[0]][["submit_time", "runtime_s"]].join(known.drop(columns=["start_time", "end_time"]))
     jobs = jobs.assign(parts=parts).sort_index().sort_values("submit_time", kind="stable")
+    asked = _log_peak(known, parts) if load is None else _steady_use(jobs) / load
+    pool = capacity * PARTS if capacity is not None else _whole(asked)
     no_size, oversize = jobs["parts"] == 0, jobs["parts"] > pool
     kept = jobs[~no_size & ~oversize]
     if kept.empty:
@@ -105,14 +114,13 @@ def weigh_frames(told: pd.DataFrame, known: pd.DataFrame, capacity: int | None =
     payer_column = next((name for name in ("user", "group") if kept[name].notna().any()), None)
     payer = _payers(kept[payer_column]) if payer_column else np.full(len(kept), None, dtype=object)
     plans = {name: _plans(by_name[name].loc[kept.index]) for name in names}
-    span_s = float(scheduled.submit_s[-1]) or np.nan
-    load = float((scheduled.size * scheduled.runtime_s).sum() / pool / span_s)
+    offered = _steady_use(kept) / pool
     return {
         "unit": UNITS[unit],
         "capacity": pool // PARTS,
         "jobs": len(kept),
         "dropped": {"without a size": int(no_size.sum()), "larger than the pool": int(oversize.sum())},
-        "offered_load": load if np.isfinite(load) else None,
+        "offered_load": offered if np.isfinite(offered) else None,
         "payer": payer_column,
         "policies": weigh(scheduled, pool, payer, plans),
     }
@@ -122,6 +130,20 @@ def _parts(size: pd.Series) -> pd.Series:
     """Sizes in whole parts, 0 where unknown; more than nothing is at least one part."""
     counted = size.astype("float64").fillna(0.0).clip(lower=0.0) * PARTS
     return counted.round().clip(lower=1.0).where(counted > 0, 0.0).astype("int64")
+
+
+def _whole(parts: float) -> int:
+    """Return the parts of as many whole units as hold so many."""
+    if not np.isfinite(parts):
+        raise NothingToJudge("the jobs came at one instant, so no pool makes a load of them. Give a capacity.")
+    return math.ceil(round(parts / PARTS, 9)) * PARTS
+
+
+def _steady_use(jobs: pd.DataFrame) -> float:
+    """Return the parts that would be in use all the time if the jobs' work came evenly over their submissions; NaN for one instant."""
+    submit_s = _seconds(jobs["submit_time"])
+    span_s = float(np.ptp(submit_s)) or np.nan
+    return float((jobs["parts"] * jobs["runtime_s"]).sum() / span_s)
 
 
 def _log_peak(known: pd.DataFrame, parts: pd.Series) -> int:

@@ -1,19 +1,22 @@
 """The policies that are compared, and the table of what each is worth.
 
-Shares of the oracle's gain are within a family: SJF against SJF that knows the runtimes, QSSF and EASY likewise.
+Shares of the oracle's gain are within a family: SJF against SJF that knows the runtimes, QSSF and the EASYs likewise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.evaluation.worth.easy import run_easy
-from runcast.evaluation.worth.merit import loss, merit, share_of_gain
+from runcast.evaluation.bootstrap import weekly_intervals
+from runcast.evaluation.worth.easy import doubled_plan_s, raised_plan_s, run_easy
+from runcast.evaluation.worth.merit import bounded_slowdown, loss, merit, share_of_gain
 from runcast.evaluation.worth.pool import Jobs, Schedule
 from runcast.evaluation.worth.queue import run_queue
 
+WEEK_S = 7 * 86_400.0
 ORACLE = "oracle"
 LIMIT = "limit"
 
@@ -27,39 +30,76 @@ class Plans:
 
 
 def weigh(
-    jobs: Jobs, capacity: int, payer: NDArray[np.object_], plans: Mapping[str, Plans]
-) -> list[dict[str, str | int | float | None]]:
+    jobs: Jobs, capacity: int, payer: NDArray[np.object_], plans: Mapping[str, Plans], seed: int = 7
+) -> list[dict[str, Any]]:
     """Schedule the jobs by every policy and return one row each: FIFO, then by family oracle, limits and predictors.
 
-    EASY with limits is left out where no job has one; where only some lack theirs, those plan with the longest limit given.
-    Raises ValueError where there are no jobs or one is larger than the pool.
+    `easy` reserves with p90 and doubles a plan that is outlived; `easy_p50` reserves with p50 and raises it step by step;
+    `easy_sjbf` moreover lets the shortest plan go first. With limits they are left out where no job has one; where only some lack
+    theirs, those plan with the longest limit given. `than_today` is the mean completion less that of EASY with limits (of FIFO where
+    there are none), and the slowdown likewise, with weekly block-bootstrap intervals. Raises ValueError where there are no jobs or
+    one is larger than the pool.
     """
     if not len(jobs):
         raise ValueError("no jobs to schedule")
     fifo = run_queue(jobs, capacity, np.zeros(len(jobs)))
-    knowing = {ORACLE: Plans(jobs.runtime_s, jobs.runtime_s)} | dict(plans)
-    families: dict[str, dict[str, Schedule]] = {
-        "fifo": {"": fifo},
-        "sjf": {name: run_queue(jobs, capacity, one.order_s) for name, one in knowing.items()},
-        "qssf": {name: run_queue(jobs, capacity, one.order_s * jobs.size) for name, one in knowing.items()},
-        "easy": {ORACLE: run_easy(jobs, capacity, jobs.runtime_s)},
-    }
+    knowing = {ORACLE: Plans(jobs.runtime_s, jobs.runtime_s)}
     limited = np.isfinite(jobs.limit_s)
     if limited.any():
-        families["easy"][LIMIT] = run_easy(jobs, capacity, np.where(limited, jobs.limit_s, jobs.limit_s[limited].max()))
-    families["easy"] |= {name: run_easy(jobs, capacity, one.plan_s) for name, one in plans.items()}
+        limit_s = np.where(limited, jobs.limit_s, jobs.limit_s[limited].max())
+        knowing[LIMIT] = Plans(limit_s, limit_s)
+    knowing |= plans
+    ordering = {name: one for name, one in knowing.items() if name != LIMIT}
+    families: dict[str, dict[str, Schedule]] = {
+        "fifo": {"": fifo},
+        "sjf": {name: run_queue(jobs, capacity, one.order_s) for name, one in ordering.items()},
+        "qssf": {name: run_queue(jobs, capacity, one.order_s * jobs.size) for name, one in ordering.items()},
+        "easy": {name: run_easy(jobs, capacity, one.plan_s, doubled_plan_s) for name, one in knowing.items()},
+        "easy_p50": {name: run_easy(jobs, capacity, one.order_s, raised_plan_s) for name, one in knowing.items()},
+        "easy_sjbf": {name: run_easy(jobs, capacity, one.order_s, raised_plan_s, True) for name, one in knowing.items()},
+    }
+    every = {(family, name): one for family, found in families.items() for name, one in found.items()}
+    than_today = _than_today(jobs, every, families["easy"].get(LIMIT, fifo), seed)
     base = merit(jobs, fifo).mean_completion_s
     return [
         {
             "policy": family,
             "plans": name,
             **asdict(merit(jobs, one)),
-            "share_of_oracle_gain": _share(jobs, base, one, schedules.get(ORACLE)),
+            "share_of_oracle_gain": _share(jobs, base, one, families[family].get(ORACLE)),
+            "than_today": than_today[family, name],
             **asdict(loss(one, fifo, payer)),
         }
-        for family, schedules in families.items()
-        for name, one in schedules.items()
+        for (family, name), one in every.items()
     ]
+
+
+def _than_today(
+    jobs: Jobs, schedules: Mapping[tuple[str, str], Schedule], today: Schedule, seed: int
+) -> dict[tuple[str, str], dict[str, dict[str, float | None]]]:
+    """Return how much less (below 0) or more each schedule has of mean completion and bounded slowdown; weeks of submission are drawn."""
+    week = (jobs.submit_s // WEEK_S).astype(np.int64)
+    differences: dict[str, NDArray[np.float64]] = {}
+    for (family, name), one in schedules.items():
+        slowdown, before = (bounded_slowdown(told.start_s - jobs.submit_s, jobs.runtime_s) for told in (one, today))
+        differences[f"{family}|{name}|completion_s"] = one.start_s - today.start_s
+        differences[f"{family}|{name}|slowdown"] = slowdown - before
+    drawn = weekly_intervals({key: _mean_of(later) for key, later in differences.items()}, week, seed)
+    return {
+        (family, name): {
+            what: {
+                "mean": float(differences[key := f"{family}|{name}|{what}"].mean()),
+                "low": drawn[key].low,
+                "high": drawn[key].high,
+            }
+            for what in ("completion_s", "slowdown")
+        }
+        for family, name in schedules
+    }
+
+
+def _mean_of(values: NDArray[np.float64]) -> Callable[[NDArray[np.intp]], float]:
+    return lambda rows: float(values[rows].mean())
 
 
 def _share(jobs: Jobs, fifo_s: float, schedule: Schedule, oracle: Schedule | None) -> float | None:

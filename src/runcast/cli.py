@@ -250,21 +250,45 @@ def prune(
 def accuracy(
     out_file: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("docs/accuracy.md"),
     clusters: Annotated[list[str] | None, typer.Argument(help="Logs to replay; default: every public one.")] = None,
+    page_only: Annotated[bool, typer.Option("--page-only", help="Write the page from the latest replays, run none.")] = False,
 ) -> None:
-    """Replay many logs and write the table of every predictor's errors: docs/accuracy.md."""
+    """Replay many logs and write every predictor's errors and figures: docs/accuracy.md."""
     from runcast.accuracy import replay_beside, write_page
+    from runcast.evaluation.studies.kept import Replays
 
     settings = read_settings()
-    known = read_clusters(settings.clusters)
-    chosen = clusters or [name for name, one in known.items() if not one.refused and "RUNCAST_TRACES" in one.source.paths[0]]
-    documents = []
+    chosen = clusters or _public_logs(settings)
+    replays = Replays(settings.home / "accuracy")
     for name in chosen:
         find_cluster(settings.clusters, name)
-        with _progress(f"replaying {name}", False):
-            documents.append(json.loads(replay_beside(name)))
-        err.print(f"  {name}: {documents[-1]['jobs']} test jobs")
-    write_page(out_file, documents)
+        if not page_only:
+            with _progress(f"replaying {name}", False):
+                replay_beside(name, replays)
+            err.print(f"  {name}: replayed")
+    write_page(out_file, chosen, replays)
     out.print(f"written: {out_file}")
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="ablation, cadence, censoring, outside or worth.")],
+    clusters: Annotated[list[str] | None, typer.Argument(help="Logs; default: those the study is about.")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Page whose section is written; default: the study's.")] = None,
+    python: Annotated[Path | None, typer.Option("--python", help="Interpreter that holds FLAML, for `outside`.")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long FLAML may search on each log.")] = 600.0,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew what was kept.")] = False,
+) -> None:
+    """Measure what lies behind the accuracy on public logs, and write its section of docs/studies.md or docs/worth.md."""
+    from runcast.evaluation.studies.job import STUDIES, Asked, run_study
+
+    if name not in STUDIES:
+        raise typer.BadParameter(f"no study {name!r}; known are {', '.join(STUDIES)}")
+    settings, chosen_study = read_settings(), STUDIES[name]
+    logs = clusters or chosen_study.logs or _public_logs(settings)
+    asked, where = Asked(settings, python, seconds), page or Path("docs") / chosen_study.page
+    with _progress(f"study {name}", False) as say:
+        run_study(chosen_study, [find_cluster(settings.clusters, one) for one in logs], asked, where, again=again, progress=say)
+    out.print(f"written: {where}")
 
 
 @app.command()
@@ -273,6 +297,9 @@ def worth(
     predictions: Annotated[Path, typer.Option("--predictions", help="The Parquet that `replay --predictions` wrote.")],
     capacity: Annotated[
         int | None, typer.Option("--capacity", min=1, help="GPUs or processors of the pool; default: the log's peak use.")
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option("--load", min=0.01, help="Instead: the pool on which the jobs make this load, 0.9 for 90 %.")
     ] = None,
     predictor: Annotated[
         list[str] | None, typer.Option("--predictor", help="Predictor to weigh, repeatable; default: all in the file.")
@@ -283,8 +310,10 @@ def worth(
     from runcast.evaluation.worth.job import worth as weigh
 
     settings, chosen = _open(cluster)
+    if capacity is not None and load is not None:
+        raise typer.BadParameter("name the pool once: by --capacity, or by --load")
     with _progress(f"{cluster}: scheduling", as_json):
-        result = weigh(chosen, settings, predictions, capacity, predictor or ())
+        result = weigh(chosen, settings, predictions, capacity, predictor or (), load)
     _result(result, as_json, show.worth_table(result))
 
 
@@ -355,6 +384,11 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
 def _open(name: str) -> tuple[Settings, Cluster]:
     settings = read_settings()
     return settings, find_cluster(settings.clusters, name)
+
+
+def _public_logs(settings: Settings) -> list[str]:
+    known = read_clusters(settings.clusters)
+    return [name for name, one in known.items() if not one.refused and "RUNCAST_TRACES" in one.source.paths[0]]
 
 
 def _night(date: str | None, cluster: Cluster, settings: Settings) -> str:

@@ -79,7 +79,7 @@ def test_table_of_policies_by_hand() -> None:
     found = {(row["policy"], row["plans"]): row for row in rows}
     assert list(found) == [
         ("fifo", ""), ("sjf", "oracle"), ("sjf", "right"), ("sjf", "wrong"), ("qssf", "oracle"), ("qssf", "right"), ("qssf", "wrong"),
-        ("easy", "oracle"), ("easy", "limit"), ("easy", "right"), ("easy", "wrong"),
+        *[(family, plans) for family in ("easy", "easy_p50", "easy_sjbf") for plans in ("oracle", "limit", "right", "wrong")],
     ]  # fmt: skip
     assert found["fifo", ""]["mean_wait_s"] == pytest.approx((0 + 3 + 10) / 3)
     assert found["sjf", "oracle"]["mean_wait_s"] == pytest.approx((0 + 5 + 2) / 3)
@@ -88,6 +88,18 @@ def test_table_of_policies_by_hand() -> None:
     assert (found["sjf", "right"]["worst"], found["sjf", "right"]["worst_loss_s"]) == ("b", 2.0)
     assert found["sjf", "right"]["losing_share"] == pytest.approx(1 / 3)
     assert found["easy", "limit"]["share_of_oracle_gain"] is None  # one unit: nothing to backfill, nothing to gain
+    # so today is FIFO: the oracle's SJF has B 2 s later and C 8 s earlier
+    assert found["sjf", "oracle"]["than_today"]["completion_s"] == {"mean": -2.0, "low": None, "high": None}
+
+
+def test_differences_from_today_have_weekly_intervals() -> None:
+    # The three jobs above in three weeks. Bounded slowdowns of A, B, C: 1, 1.1, 1.2 by FIFO; 1, 1.3, 1 by SJF.
+    begins_s = [0.0, 604_800.0, 1_209_600.0]
+    jobs = jobs_of([week + at for week in begins_s for at in (0, 1, 2)], [4, 8, 2] * 3, [1] * 9)
+    rows = weigh(jobs, 1, np.array([None] * 9, dtype=object), {})
+    told = next(row for row in rows if row["policy"] == "sjf")["than_today"]
+    assert told["completion_s"] == {"mean": -2.0, "low": -2.0, "high": -2.0}  # every draw of weeks says the same
+    assert told["slowdown"]["mean"] == pytest.approx(0, abs=1e-12)
 
 
 def test_easy_without_limits_has_no_row_and_a_missing_limit_is_the_longest() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runcast.evaluation.worth.easy import corrected_plan_s, run_easy
+from runcast.evaluation.worth.easy import doubled_plan_s, raised_plan_s, run_easy
 from runcast.evaluation.worth.pool import Jobs, Schedule, peak_use
 from runcast.evaluation.worth.queue import run_queue
 
@@ -130,8 +130,40 @@ def test_easy_backfills_a_long_job_into_what_the_head_leaves_free() -> None:
         pytest.param(10, 40, 15, 60, id="first the limit, then twice that, and again"),
     ],
 )
-def test_plan_is_corrected_upward(plan_s: float, ran_s: float, limit_s: float, expected: float) -> None:
-    assert corrected_plan_s(plan_s, 100.0, 100.0 + ran_s, limit_s) == expected
+def test_plan_is_doubled(plan_s: float, ran_s: float, limit_s: float, expected: float) -> None:
+    assert doubled_plan_s(plan_s, 100.0, 100.0 + ran_s, limit_s) == expected
+
+
+MINUTE_S = 60.0
+
+
+@pytest.mark.parametrize(
+    ("plan_s", "ran_s", "limit_s", "expected"),
+    [
+        pytest.param(600, 599, NO_LIMIT, 600, id="still within its plan"),
+        pytest.param(600, 600, NO_LIMIT, 660, id="first a minute"),
+        pytest.param(600, 660, NO_LIMIT, 960, id="then five more"),
+        pytest.param(600, 960, NO_LIMIT, 1860, id="then a quarter of an hour"),
+        pytest.param(600, 1859, NO_LIMIT, 1860, id="corrections missed are made up for"),
+        pytest.param(600, 700, 800, 800, id="up to the limit"),
+        pytest.param(600, 800, 800, 1700, id="a job that outlives its limit is raised on, by the third step"),
+        pytest.param(1, 1 + 11_331 * MINUTE_S, NO_LIMIT, 1 + 17_331 * MINUTE_S, id="the last step again and again"),
+    ],
+)
+def test_plan_is_raised(plan_s: float, ran_s: float, limit_s: float, expected: float) -> None:
+    assert raised_plan_s(plan_s, 100.0, 100.0 + ran_s, limit_s) == expected
+
+
+def test_easy_shortest_first_backfills_the_shortest_plan() -> None:
+    # Pool of 3: A 6 s x2, B needs all 3 and is promised 6; C (4 s x1) and D (2 s x1) come at 2, both would be done by 6.
+    # By submission C goes, and D after B; the shortest first it is D, and C, which at 4 would end at 8, after B.
+    # 012345678901
+    # AAAAAABBCCCC
+    # AAAAAABB
+    # ..DD..BB
+    jobs = jobs_of((0, 6, 2), (1, 2, 3), (2, 4, 1), (2, 2, 1))
+    assert run_easy(jobs, 3, jobs.runtime_s).start_s.tolist() == [0, 6, 2, 8]
+    assert run_easy(jobs, 3, jobs.runtime_s, shortest_first=True).start_s.tolist() == [0, 6, 8, 2]
 
 
 def test_peak_use_counts_an_end_before_a_start_at_one_instant() -> None:
@@ -224,13 +256,15 @@ def test_knowing_runtimes_never_loses_to_fifo_on_one_processor(rows: list) -> No
     assert run_queue(jobs, 1, jobs.runtime_s).start_s.mean() <= fifo(jobs, 1).start_s.mean() + 1e-9
 
 
+@pytest.mark.parametrize("shortest_first", [False, True], ids=["first come", "shortest plan first"])
 @given(MANY, CAPACITY)
-def test_easy_equals_a_scheduler_that_looks_at_every_second_anew(rows: list, capacity: int) -> None:
+def test_easy_equals_a_scheduler_that_looks_at_every_second_anew(shortest_first: bool, rows: list, capacity: int) -> None:
     jobs, plan_s = drawn(rows)
-    assert run_easy(jobs, capacity, plan_s).start_s.tolist() == easy_by_seconds(jobs, capacity, plan_s)
+    done = run_easy(jobs, capacity, plan_s, shortest_first=shortest_first)
+    assert done.start_s.tolist() == easy_by_seconds(jobs, capacity, plan_s, shortest_first)
 
 
-def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray) -> list[float]:
+def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray, shortest_first: bool) -> list[float]:
     """EASY as the definition reads, whole seconds only, everything found anew each second."""
     starts: list[float] = [NO_LIMIT] * len(jobs)
     plan = [int(one) for one in plan_s]
@@ -251,7 +285,7 @@ def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray) -> list[float
             starts[queue[0]] = second
             free -= jobs.size[queue[0]]
             running.append(queue.pop(0))
-        for j in queue[1:]:
+        for j in sorted(queue[1:], key=lambda j: plan_s[j]) if shortest_first else queue[1:]:
             if jobs.size[j] > free:
                 continue
 
