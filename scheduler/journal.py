@@ -50,8 +50,11 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
-    def append(self, events: Sequence[Event]) -> None:
-        """Write the events and flush them to disk together; after a JournalError none of them is kept."""
+    def append(self, events: Sequence[Event], is_flushed: bool = True) -> None:
+        """Write the events and flush them to disk together; after a JournalError none of them is kept.
+
+        Not flushed, they outlive the process but not the machine.
+        """
         data = b"".join(map(_line, events))
         try:
             if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
@@ -59,7 +62,8 @@ class Journal:
             written = 0
             while written < len(data):
                 written += os.write(self._file, data[written:])
-            os.fdatasync(self._file)
+            if is_flushed:
+                os.fdatasync(self._file)
         except OSError as error:
             self._cut_back()
             raise JournalError(

@@ -3,7 +3,10 @@
     predictor = Predictor.load(Path("var/bundles/venus/current"))
     predictor.predict({"submit_time": "2020-09-27T10:00:00+08:00", "user": "u17", "gpu_count": 8})
 
-Between two bundles `submitted`, `started` and `ended` keep the history current. Not safe for several threads at once.
+Between two bundles `submitted`, `started` and `ended` keep the history current, and with it the margin of p90: of a job that was
+submitted since the bundle's cut and is known by its job_id, p90 before the margin is remembered, as it was first told (by `predict`, or on
+its submission), and held against its runtime when it ends. A new bundle begins with the margin of its own night.
+Not safe for several threads at once.
 """
 
 import json
@@ -19,11 +22,13 @@ from runcast.features.catalog import NAMES, feature_version
 from runcast.features.encoder import Encoder
 from runcast.features.state import State
 from runcast.features.working_row import WorkingPlan
-from runcast.scheduler.bundle import Manifest, check, resolve
+from runcast.scheduler.bundle import Manifest, check, moment_of, resolve
 from runcast.scheduler.errors import BundleMismatch
-from runcast.scheduler.events import Kind, read_event
+from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import read_job
-from runcast.training.one_row import answerer
+from runcast.training.one_row import OneRanked, answerer
+from runcast.training.ranked import Ranked
+from runcast.training.running_margin import P90Told, RunningMargin
 from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
@@ -31,7 +36,7 @@ STATE = "state.npz"
 
 
 class Predictor:
-    """A bundle, loaded; `manifest` says what it is."""
+    """A bundle, loaded; `manifest` says what it is, `cut_us` up to when (µs since 1970) its history knows the jobs."""
 
     def __init__(self, manifest: Manifest, scorer: Scorer, state: State) -> None:
         encoder = encoder_of(scorer)
@@ -42,7 +47,9 @@ class Predictor:
                 f"the model asks for features that are not computed here: {', '.join(missing[:5])}. Export it again."
             )
         self.manifest = manifest
+        self.cut_us = round(moment_of(manifest.data_cut).timestamp() * 1e6)
         self._state, self._ask = state, answerer(scorer.rule)
+        self._margin = RunningMargin(scorer.rule.margin) if isinstance(scorer.rule, Ranked) else None
         self._plan = WorkingPlan(scorer.columns, {} if encoder is None else encoder.codes)
 
     @classmethod
@@ -64,23 +71,48 @@ class Predictor:
         what answered: the model's kind, a baseline, or training_median where nothing at all is known; `n_history` how many
         ended runs of the nearest key stand behind it, up to 7.
         """
-        return self.answer(read_job(told, self.manifest.time_limit))
+        answer, p90 = self.ask(read_job(told, self.manifest.time_limit))
+        if p90 is not None:
+            self.remember(p90)
+        return answer
 
     def predict_many(self, told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [self.predict(job) for job in told]
 
     def tell(self, told: Mapping[str, Any]) -> None:
         """Take one event of a job into the history; raises JobFieldError naming the field that is wrong."""
-        self.take(*read_event(told, self.manifest.cluster, self.manifest.time_limit))
+        kind, job = read_event(told, self.manifest.cluster, self.manifest.time_limit)
+        self.take(kind, job)
+        if kind == "submitted" and self.awaits(job):
+            _, p90 = self.ask(job)
+            if p90 is not None:
+                self.remember(p90)
 
     def take(self, kind: Kind, job: Mapping[str, Any]) -> None:
-        """Take an event that has been read into the history; see read_event."""
+        """Take an event that has been read into the history and the margin; see read_event. What a job is told is not remembered."""
         if kind == "submitted":
             self._state.submitted(job)
         elif kind == "started":
             self._state.started(job)
         else:
             self._state.ended(job)
+            if self._margin is not None:
+                end_us = job["submit_time"] if job["end_time"] is None else max(job["end_time"], job["submit_time"])
+                self._margin.ended(job["job_key"], end_us, job["runtime_s"])
+
+    def awaits(self, job: Mapping[str, Any]) -> bool:
+        """Whether the margin lacks what this job, which was read, is told: it has an id and was submitted since the cut."""
+        return (
+            self._margin is not None
+            and job.get("job_id") is not None
+            and job["submit_time"] >= self.cut_us
+            and job_key(self.manifest.cluster, job) not in self._margin
+        )
+
+    def remember(self, p90: P90Told) -> None:
+        """Remember what `ask` told a job; what it was told first counts."""
+        if self._margin is not None:
+            self._margin.told(p90)
 
     def submitted(self, told: Mapping[str, Any]) -> None:
         """Tell that a job was submitted; see events.py for the fields."""
@@ -96,10 +128,21 @@ class Predictor:
 
     def answer(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Return the forecast for a job that has been read: canonical names, times in microseconds."""
+        return self.ask(job)[0]
+
+    def ask(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], P90Told | None]:
+        """Return the forecast for a job that has been read, and what is to be remembered of it where the margin awaits it."""
         row, n_history = self._state.read(job, self._plan)
-        limit_s = job["time_limit_s"]
+        limit_s, p90 = job["time_limit_s"], None
         is_hard = limit_s is not None and job["time_limit_kind"] == "hard"
-        p50_s, p90_s, point_s, confidence, source = self._ask(row, float(np.float32(limit_s)) if is_hard else math.nan)
+        hard_limit_s = float(np.float32(limit_s)) if is_hard else math.nan
+        if self._margin is not None and isinstance(self._ask, OneRanked):
+            answer, p90_log = self._ask.shifted(row, hard_limit_s, self._margin.shift_log(job["submit_time"]))
+            if self.awaits(job):
+                p90 = P90Told(job_key(self.manifest.cluster, job), p90_log, hard_limit_s)
+        else:
+            answer = self._ask(row, hard_limit_s)
+        p50_s, p90_s, point_s, confidence, source = answer
         return {
             "p50_s": p50_s,
             "p90_s": p90_s,
@@ -108,7 +151,7 @@ class Predictor:
             "source": source,
             "n_history": n_history,
             "model_version": self.manifest.model_version,
-        }
+        }, p90
 
 
 def encoder_of(scorer: Scorer) -> Encoder | None:

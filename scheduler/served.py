@@ -48,10 +48,14 @@ class ServedLog:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
+    def __contains__(self, job_key: str) -> bool:
+        """Whether a job needs no line: it has one, or none are kept."""
+        return not self._days or job_key in self._known
+
     def add(self, cluster: str, job: Mapping[str, Any], answer: Mapping[str, Any], now: datetime) -> None:
         """Keep what a job was told at `now`: a job that was read (its key and its submission in microseconds), and its answer."""
         key = job["job_key"]
-        if not self._days or key in self._known:
+        if key in self:
             return
         submit = _EPOCH + timedelta(microseconds=job["submit_time"])
         if not self._first_day(now) <= submit.date() <= now.date() + timedelta(days=1):

@@ -23,8 +23,9 @@ from typing import Any, NoReturn, TypeVar
 from runcast.data.errors import RuncastError
 from runcast.scheduler import openapi
 from runcast.scheduler.bundle import MANIFEST, is_expired, moment_of, resolve
+from runcast.scheduler.catching_up import Line, catch_up, is_since, tell_on_submission
 from runcast.scheduler.errors import JobFieldError, JournalError
-from runcast.scheduler.events import Kind, event_time_us, job_key, read_event
+from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import read_job
 from runcast.scheduler.journal import Event, Journal
 from runcast.scheduler.metrics import Counter, Histogram, Labels, exposition
@@ -46,6 +47,16 @@ Result = TypeVar("Result")
 Read = tuple[Kind, dict[str, Any]]  # an event as read_event returns it
 
 log = logging.getLogger("runcast.service")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits to be kept: the events of a request, as told and as read, and who waits; or what a predicted job was told."""
+
+    events: list[Event]
+    read: list[Read]
+    kept: "asyncio.Future[None] | None"
+    told: Line | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class Service:
         self._problem = "no bundle has been loaded yet"
         self._journal_lock = asyncio.Lock()
         self._meanwhile: list[Event] | None = None  # events kept while a bundle is being loaded
-        self._waiting: list[tuple[list[Event], list[Read], asyncio.Future[None]]] = []
+        self._waiting: list[Waiting] = []
         self._has_waiting = asyncio.Event()
         self._tasks: list[asyncio.Task[NoReturn]] = []
         self._requests = Counter("runcast_requests_total", "Requests by route and status.")
@@ -186,11 +197,15 @@ class Service:
         return Reply(200, _dump(answers if is_many else answers[0]))
 
     def _answer(self, predictor: Predictor, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the forecast of a job that was read; that of an identified one is kept for the daily look."""
-        answer = predictor.answer(job)
+        """Return the forecast of a job that was read; that of an identified one is kept for the daily look and for the margin."""
+        answer, p90 = predictor.ask(job)
         if job["job_id"] is not None:
             cluster = predictor.manifest.cluster
             self._served.add(cluster, {**job, "job_key": job_key(cluster, job)}, answer, self._clock())
+        if p90 is not None:
+            line = Line(predictor.manifest.name, job["submit_time"], False, p90)
+            self._waiting.append(Waiting([line.to_event()], [], None, line))
+            self._has_waiting.set()
         return answer
 
     async def _keep_events(self, body: bytes) -> Reply:
@@ -203,7 +218,7 @@ class Service:
             except JobFieldError as error:
                 raise _refused_field(error, at if is_many else None) from None
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((told, read, kept))
+        self._waiting.append(Waiting(told, read, kept))
         self._has_waiting.set()
         try:
             await kept
@@ -272,7 +287,7 @@ class Service:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        events = [event for told, _, _ in waiting for event in told]
+        events = [event for one in waiting for event in one.events]
         try:
             async with self._journal_lock:
                 await _in_thread(self._journal.append, events)
@@ -280,28 +295,47 @@ class Service:
                     self._meanwhile += events
         except JournalError as error:
             log.error("%s", error)
-            for _, _, kept in waiting:
-                _settle(kept, error)
+            for one in waiting:
+                _settle(one.kept, error)
             return
-        await self._take_in([one for _, read, _ in waiting for one in read])
-        for _, _, kept in waiting:
-            _settle(kept, None)
+        lines = await self._take_in(waiting)
+        if lines:
+            await self._note(lines)
+        for one in waiting:
+            _settle(one.kept, None)
 
-    async def _take_in(self, events: list[Read]) -> None:
-        """Take kept events into the history; a job that was submitted is told its forecast, for the daily look."""
-        predictor = self._predictor  # one that takes over meanwhile is told of them by `_look`
-        for at, (kind, job) in enumerate(events):
-            if at and at % TURN == 0:
-                await asyncio.sleep(0)
-            self._told.add((("kind", kind),))
-            if predictor is None:
-                continue
-            try:
-                predictor.take(kind, job)
-                if kind == "submitted":
-                    self._answer(predictor, job)
-            except Exception:
-                log.exception("a %s event could not be taken into the history", kind)
+    async def _take_in(self, waiting: list[Waiting]) -> list[Event]:
+        """Take what is kept into the history; return the lines of what jobs were told on their submission."""
+        predictor = self._predictor  # one that takes over meanwhile is told of it all by `_look`
+        lines: list[Event] = []
+        done = 0
+        for one in waiting:
+            if one.told is not None and predictor is not None and one.told.bundle == predictor.manifest.name:
+                predictor.remember(one.told.p90)
+            for kind, job in one.read:
+                done += 1
+                if done % TURN == 0:
+                    await asyncio.sleep(0)
+                self._told.add((("kind", kind),))
+                if predictor is None:
+                    continue
+                try:
+                    predictor.take(kind, job)
+                    if kind == "submitted" and (predictor.awaits(job) or job["job_key"] not in self._served):
+                        answer, line = tell_on_submission(predictor, job)
+                        self._served.add(predictor.manifest.cluster, job, answer, self._clock())
+                        lines += line
+                except Exception:
+                    log.exception("a %s event could not be taken into the history", kind)
+        return lines
+
+    async def _note(self, lines: list[Event]) -> None:
+        """Write lines of ours: not flushed, since what they say can be worked out again, nearly; kill -9 does not lose them."""
+        try:
+            async with self._journal_lock:
+                await _in_thread(self._journal.append, lines, False)
+        except JournalError as error:
+            log.error("%s", error)
 
     async def _write_forever(self) -> NoReturn:
         while True:
@@ -347,7 +381,7 @@ class Service:
             log.error("%s", self._problem)
             return
         try:
-            predictor = await _in_thread(_load, bundle, self._clock(), events)
+            predictor, lines = await _in_thread(_load, bundle, self._clock(), events)
         except Exception as error:  # noqa: BLE001 - RuncastError says it well; anything else is one more reason not to serve that bundle
             self._problem = f"{bundle.name} is not served: {error if isinstance(error, RuncastError | OSError) else repr(error)}"
             self._loads.add((("outcome", "refused"),))
@@ -355,53 +389,26 @@ class Service:
             return
         finally:
             meanwhile, self._meanwhile = self._meanwhile, None
-        _tell_since_cut(predictor, meanwhile)
+        lines += catch_up(predictor, meanwhile)
         self._predictor, self._problem = predictor, ""
         self._loads.add((("outcome", "served"),))
         log.info("serving %s, history up to %s and events since", bundle.name, predictor.manifest.data_cut)
-        await self._forget(_cut_us(predictor))
+        if lines:
+            await self._note(lines)
+        await self._forget(predictor.cut_us)
 
     async def _forget(self, cut_us: int) -> None:
         """Drop the events that the new bundle knows from the log."""
         try:
             async with self._journal_lock:
-                await _in_thread(self._journal.keep, lambda event: _is_since(event, cut_us))
+                await _in_thread(self._journal.keep, lambda event: is_since(event, cut_us))
         except JournalError as error:
             log.warning("%s", error)
 
 
-def _load(bundle: Path, now: datetime, events: list[Event]) -> Predictor:
+def _load(bundle: Path, now: datetime, events: list[Event]) -> tuple[Predictor, list[Event]]:
     predictor = Predictor.load(bundle, now=now)
-    _tell_since_cut(predictor, events)
-    return predictor
-
-
-def _tell_since_cut(predictor: Predictor, events: list[Event]) -> None:
-    """Take events into the history, but for those that the bundle's log held already: all before the cut."""
-    cut_us = _cut_us(predictor)
-    for event in events:
-        if _is_since(event, cut_us):
-            _tell(predictor, event)
-
-
-def _is_since(event: Event, cut_us: int) -> bool:
-    """Whether an event is not in a log that was cut then; one that cannot be read, from before an update, is of no use any more."""
-    try:
-        return event_time_us(event) >= cut_us
-    except (JobFieldError, KeyError):
-        return False
-
-
-def _tell(predictor: Predictor, event: Event) -> None:
-    """Take a kept event into the history; one that cannot be taken stops neither the others nor the service."""
-    try:
-        predictor.tell(event)
-    except Exception:
-        log.exception("an event could not be taken into the history: %.200r", event)
-
-
-def _cut_us(predictor: Predictor) -> int:
-    return round(moment_of(predictor.manifest.data_cut).timestamp() * 1e6)
+    return predictor, catch_up(predictor, events)
 
 
 async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
@@ -457,8 +464,8 @@ def _carries(scope: Mapping[str, Any], token: str) -> bool:
     return hmac.compare_digest(given, b"Bearer " + token.encode())
 
 
-def _settle(kept: "asyncio.Future[None]", error: JournalError | None) -> None:
-    if kept.done():  # the caller went away
+def _settle(kept: "asyncio.Future[None] | None", error: JournalError | None) -> None:
+    if kept is None or kept.done():  # nobody waits, or the caller went away
         return
     if error is None:
         kept.set_result(None)

@@ -39,7 +39,7 @@ def made_up_cluster() -> "Cluster":
     from runcast.data.cluster import Cluster
 
     source = {"format": "table", "paths": ["unused"]}
-    training = {"min_jobs": 200, "gbdt": {"trees": 40, "leaves": 15}}
+    training = {"min_jobs": 200, "gbdt": {"trees": 40, "leaves": 15}, "runcast": {"trees": 40, "leaves": 15}}
     return Cluster.model_validate(
         {"name": "demo", "source": source, "time_zone": "Europe/Berlin", "gpus_tracked": True, "training": training}
     )

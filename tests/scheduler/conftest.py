@@ -19,7 +19,7 @@ from runcast.training.scoring import ModelCard, Scorer, save_scorer
 
 CUT = datetime(2026, 3, 31, 22, tzinfo=UTC)  # midnight in Berlin
 CREATED = datetime(2026, 4, 1, 2, tzinfo=UTC)
-KINDS = ("cart", "gbdt", "nearest_median")
+KINDS = ("cart", "gbdt", "runcast", "nearest_median")
 
 
 @pytest.fixture(scope="session")

@@ -2,30 +2,34 @@
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from runcast.data.cluster import Cluster
 from runcast.data.schema import JOBS
-from runcast.features.catalog import NAMES
+from runcast.features.catalog import NAMES, feature_version
+from runcast.features.encoder import Encoder
+from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
 from runcast.scheduler.errors import BundleExpired, JobFieldError, ParityError
-from runcast.scheduler.export import as_mappings, check_parity, features_beside
-from runcast.scheduler.jobs import read_job
+from runcast.scheduler.export import as_mappings, check_parity, features_beside, history, pack
+from runcast.scheduler.jobs import SUBMISSION_FIELDS, read_job
 from runcast.scheduler.predictor import Predictor
-from runcast.training.fitting import score_matrix
-from runcast.training.scoring import load_scorer
+from runcast.training.fitting import fit_at, score_matrix
+from runcast.training.scoring import ModelCard, Scorer, load_scorer, save_scorer
 
 MakeBundle = Callable[..., Path]
-KINDS = ("cart", "gbdt", "nearest_median")
+CUT = datetime(2026, 3, 31, 22, tzinfo=UTC)  # of the made-up log
+KINDS = ("cart", "gbdt", "runcast", "nearest_median")
 JOB = {
     "submit_time": "2026-04-01T00:00:00+02:00",
     "user": "u3",
@@ -172,3 +176,87 @@ def test_log_told_event_by_event_gives_the_features_of_the_table(jobs: pa.Table,
     for at, job in enumerate(told):
         values, _ = state.row(job)
         np.testing.assert_array_equal(values[places], matrix.values[at], err_msg=job["job_key"])
+
+
+@pytest.fixture(scope="module")
+def later(jobs: pa.Table, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Matrix, datetime]:
+    """A bundle and a model of `runcast` as of ten days before the made-up log ends, and the features of the whole log."""
+    cut = CUT - timedelta(days=10)
+    matrix = build(jobs.to_pandas(), cluster.clock, cluster.time_zone)
+    fit = fit_at(matrix, round(cut.timestamp() * 1e6), ["runcast"], cluster.training)
+    assert isinstance(fit.encoder, Encoder)
+    root = tmp_path_factory.mktemp("later")
+    card = ModelCard("demo", feature_version(), json.loads(fit.encoder.to_json()), {}, {}, {})
+    save_scorer(Scorer(fit.fitted["runcast"].rule, card), root / "model")
+    known = jobs.filter(pc.less(jobs["submit_time"], pa.scalar(cut, pa.timestamp("us", tz="UTC"))))
+    bundle = pack(
+        root, cluster=cluster, model=root / "model", state=history(known, cluster.clock, cluster.time_zone, cut),
+        model_version="runcast-2026-03-21-0123abcd", registered=None, cut=cut, created=cut + timedelta(hours=2),
+    )  # fmt: skip
+    return bundle, root / "model", matrix, cut
+
+
+def happenings(jobs: pa.Table, cut: datetime) -> list[tuple[str, dict[str, Any]]]:
+    """All that happened since the cut, as it came: of one instant submissions first."""
+    cut_us = round(cut.timestamp() * 1e6)
+    found = []
+    for at, job in enumerate(as_mappings(jobs)):
+        job = {**job, "job_key": f"demo:{job['job_id']}:{job['submit_time']}"}
+        for order, (kind, name) in enumerate((("submitted", "submit_time"), ("started", "start_time"), ("ended", "end_time"))):
+            if job[name] is not None and job[name] >= cut_us:
+                found.append((job[name], order, at, kind, job))
+    return [(kind, job) for *_, kind, job in sorted(found, key=lambda one: one[:3])]
+
+
+def test_log_replayed_through_the_predictor_is_answered_as_by_replay_margin_included(
+    later: tuple[Path, Path, Matrix, datetime], jobs: pa.Table
+) -> None:
+    """p90 is raised by the margin as of each submission, bit for bit as in replay, and that margin moves."""
+    bundle, model, matrix, cut = later
+    predictor = Predictor.load(bundle, may_be_expired=True)
+    since = np.flatnonzero(matrix.submit_us >= predictor.cut_us)
+    expected = score_matrix(load_scorer(model), matrix.take(since))
+    place = {key: at for at, key in enumerate(matrix.job_key[since])}
+    margin = []
+    for kind, job in happenings(jobs, cut):
+        if kind == "submitted":
+            answer, p90 = predictor.ask(job)
+            assert p90 is not None
+            predictor.remember(p90)
+            wanted = {name: getattr(expected, name)[place[job["job_key"]]] for name in ANSWERS}
+            assert {name: answer[name] for name in ANSWERS} == wanted
+            margin.append(np.log(answer["p90_s"]) - p90.p90_log)
+        predictor.take(kind, job)
+    assert len(margin) == len(since) > 500
+    assert len(set(np.round(margin, 6))) > 50, "the margin moves"
+
+
+def test_events_alone_move_the_margin_too(later: tuple[Path, Path, Matrix, datetime], jobs: pa.Table) -> None:
+    """A job is told on its submission where nobody asked before; what it was told by `predict` before that counts instead."""
+    bundle, _, _, cut = later
+    by_events, by_asking = (Predictor.load(bundle, may_be_expired=True) for _ in range(2))
+    fields = {field.name for field in SUBMISSION_FIELDS}
+    for kind, job in happenings(jobs, cut)[:400]:
+        told = {name: value for name, value in job.items() if name in fields and value is not None}
+        told["submit_time"] = job["submit_time"] / 1e6
+        more = {name: job[name] / 1e6 for name in ("start_time", "end_time") if kind == "ended" and job[name] is not None}
+        more |= {"start_time": job["start_time"] / 1e6} if kind == "started" else {}
+        more |= {"state": job["state"]} if kind == "ended" else {}
+        if kind == "submitted":
+            by_asking.predict(told)
+        for predictor in (by_events, by_asking):
+            predictor.tell({**told, **more, "event": kind})
+    asked = {"submit_time": cut.timestamp() + 10 * 86_400, "user": "u3", "gpu_count": 4}
+    assert by_events.predict(asked) == by_asking.predict(asked)
+    assert by_events.predict(asked)["p90_s"] != Predictor.load(bundle, may_be_expired=True).predict(asked)["p90_s"]
+
+
+def test_only_identified_jobs_submitted_since_the_cut_count(later: tuple[Path, Path, Matrix, datetime]) -> None:
+    bundle, _, _, cut = later
+    predictor = Predictor.load(bundle, may_be_expired=True)
+    cut_us = round(cut.timestamp() * 1e6)
+    about = read_job({"submit_time": cut.timestamp(), "user": "u3", "job_id": "7"})
+    assert [
+        predictor.ask({**about, **changed})[1] is not None
+        for changed in ({}, {"job_id": None}, {"submit_time": cut_us - 1}, {"submit_time": cut_us + 1})
+    ] == [True, False, False, True]

@@ -241,6 +241,70 @@ def test_kill_9_loses_no_acknowledged_event(write: Callable[..., Path], serve: C
     assert serve().post("/v1/predict", NEWCOMER) == before
 
 
+def _long_runs(first: int, count: int, day: float) -> list[dict[str, Any]]:
+    """Jobs of one user that all run far longer than any before, from a day after the cut on."""
+    runs = [_events(first + n, CUT_S + day * DAY_S + 60 * n, 400_000.0) for n in range(count)]
+    return [event for events in runs for event in events]
+
+
+def test_margin_of_p90_moves_with_what_ends_and_outlives_kill_9(
+    write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
+    """Told on their submission, some asked for by id before; the state after kill -9 is that of a service that was not killed."""
+    predictor = Predictor.load(write("runcast"))
+    service = serve()
+    asked = {**JOB, "submit_time": CUT_S + 6.5 * DAY_S}
+    before = service.post("/v1/predict", asked)[1]
+    early = [{**JOB, "job_id": str(900 + n), "submit_time": CUT_S + 3600 + n} for n in range(40)]
+    for job in early:
+        assert service.post("/v1/predict", job)[1] == predictor.predict(job)
+    ends = [
+        {
+            **job,
+            "event": "ended",
+            "start_time": job["submit_time"],
+            "end_time": job["submit_time"] + 300_000,
+            "state": "COMPLETED",
+        }
+        for job in early
+    ]
+    for events in (*(_long_runs(30 * n, 30, 0.5) for n in range(3)), ends):
+        assert service.post("/v1/events", events)[0] == 200
+        for event in events:
+            predictor.tell(event)
+    after = service.post("/v1/predict", asked)[1]
+    assert after == predictor.predict(asked)
+    assert after["p90_s"] > before["p90_s"]
+    service.kill()
+    again = serve()
+    assert again.post("/v1/predict", asked)[1] == after
+    told = again.get("/healthz")[1]["journal_events"]
+    again.kill()
+    assert serve().get("/healthz")[1]["journal_events"] == told, "what jobs were told is not worked out anew"
+
+
+def test_new_bundle_has_the_margin_of_its_night_and_of_the_jobs_since_its_cut(
+    write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
+    """As if it had served since its cut: jobs submitted since are told by it and count, jobs from before do not; after kill -9 too."""
+    write("runcast", model_version="first")
+    service = serve()
+    before, since = _long_runs(0, 60, 0.1), _long_runs(100, 60, 1.1)
+    assert service.post("/v1/events", [*before, *since])[0] == 200
+    second = write("runcast", model_version="second", cut=datetime.fromtimestamp(CUT_S + DAY_S, UTC))
+    _until(lambda: service.get("/healthz")[1]["model_version"] == "second")
+    expected = Predictor.load(second)
+    for event in [*before, *since]:
+        if event.get("end_time", event.get("start_time", event["submit_time"])) >= CUT_S + DAY_S:
+            expected.tell(event)
+    asked = {**JOB, "submit_time": CUT_S + 6.5 * DAY_S}
+    answer = service.post("/v1/predict", asked)[1]
+    assert answer == expected.predict(asked)
+    assert answer["p90_s"] > Predictor.load(second).predict(asked)["p90_s"]
+    service.kill()
+    assert serve().post("/v1/predict", asked)[1] == answer
+
+
 def test_full_disk_refuses_events_and_still_forecasts(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
     write("nearest_median")
     service = serve(limit_file_bytes=1500)
