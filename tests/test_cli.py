@@ -165,6 +165,27 @@ def test_status_names_the_bundle_that_serves_now(run, home, night):
         shutil.rmtree(other)
 
 
+def test_a_night_ends_with_the_page_of_all_clusters(run, home, night):
+    page = home / "var" / "report" / "index.html"
+    assert 'href="small/2026-01-11/report.html"' in page.read_text()
+    assert night["export"]["model_version"] in page.read_text()
+    page.unlink()
+    assert run("status", "--html").stdout.strip().replace("\n", "") == str(page)
+    assert page.exists()
+
+
+def test_status_says_what_failed(run, home, night):
+    failure = home / "var" / "nights" / "small" / "2026-01-11" / "failure.json"
+    failure.write_text(
+        json.dumps({"stage": "export", "kind": "OSError", "error": "disk full", "at": "2026-01-12T00:00:00+00:00"})
+    )
+    try:
+        assert "failed at export: disk full" in run("status").stdout
+        assert {row["failure"] for row in json.loads(run("status", "--json").stdout)} == {"failed at export: disk full"}
+    finally:
+        failure.unlink()
+
+
 def test_every_kind_of_model_has_its_stage():
     assert MODEL_KINDS == MODELS
 

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from runcast import night, rounds, show
+from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
 from runcast.data.settings import Settings, read_settings
@@ -358,12 +358,20 @@ def serve(context: typer.Context) -> None:
 
 
 @app.command()
-def status(cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None, as_json: AsJson = False) -> None:
+def status(
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None,
+    html: Annotated[bool, typer.Option("--html", help="Write the page of all clusters and print where it is.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the latest night of each cluster: models, errors, verdict, version, bundle."""
     settings = read_settings()
+    if html:
+        page = night.front_page(settings)
+        _result({"page": str(page)}, as_json, str(page))
+        return
     if cluster:
         find_cluster(settings.clusters, cluster)
-    names = [cluster] if cluster else night.clusters_with_nights(settings)
+    names = [cluster] if cluster else records.clusters_with_nights(settings)
     rows = show.status_rows(settings, names)
     _result(rows, as_json, show.status_table(rows))
 
@@ -374,10 +382,11 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     from runcast.registry.job import rollback as go_back
 
     settings, chosen = _open(cluster)
-    days = night.nights(settings, cluster)
+    days = records.nights(settings, cluster)
     if not days:
         raise typer.BadParameter(f"{cluster} has had no night yet")
     record = go_back(chosen, settings, dt.date.fromisoformat(days[-1]), dt.datetime.now(dt.UTC))
+    night.front_page(settings)
     _result(record, as_json, show.record_lines(record))
 
 

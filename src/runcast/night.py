@@ -5,19 +5,15 @@ JSON record below RUNCAST_HOME/nights/<cluster>/<day>/ and returns it. Stages ha
 """
 
 import datetime as dt
-import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from runcast.data.cluster import Cluster, find_cluster
 from runcast.data.asof import cut_us
+from runcast.data.cluster import Cluster, find_cluster
 from runcast.data.errors import NoSuchNight, SourceError
 from runcast.data.settings import Settings, read_settings
-
-Record = dict[str, Any]
+from runcast.records import Record, keep, keep_failure
 
 
 @dataclass(frozen=True)
@@ -100,41 +96,46 @@ BY_NAME: dict[str, Stage] = {stage.name: stage for stage in STAGES}
 
 
 def run_stage(name: str, cluster_name: str, day: str) -> Record:
-    """Run one stage of the night of `day` (YYYY-MM-DD, local to the cluster) and keep its record; the record is returned."""
+    """Run one stage of the night of `day` (YYYY-MM-DD, local to the cluster) and keep its record; the record is returned.
+
+    The front page is written after the last stage and after one that failed, whose error is kept and raised.
+    """
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
     date = dt.date.fromisoformat(day)
-    record = {"cluster": cluster.name, "day": day, "stage": name, **BY_NAME[name].run(cluster, settings, date)}
-    _write(record_path(settings, cluster.name, day, name), record)
+    try:
+        record = {"cluster": cluster.name, "day": day, "stage": name, **BY_NAME[name].run(cluster, settings, date)}
+    except NoSuchNight:  # the day is none that has a night: nothing was begun
+        raise
+    except Exception as error:
+        _tell_failure(settings, cluster.name, day, name, error)
+        raise
+    keep(settings, cluster.name, day, name, record)
+    if name == STAGES[-1].name:
+        front_page(settings)
     return record
+
+
+def front_page(settings: Settings) -> Path:
+    """Write the page of all clusters and return where it is."""
+    from runcast.front_page import write_front_page
+
+    return write_front_page(settings, {stage.name: stage.title for stage in STAGES}, dt.datetime.now(dt.UTC))
+
+
+def _tell_failure(settings: Settings, cluster_name: str, day: str, stage: str, error: Exception) -> None:
+    """Keep the failure and write the front page; where that is impossible too (a full disk), the error says so."""
+    try:
+        keep_failure(settings, cluster_name, day, stage, error, dt.datetime.now(dt.UTC))
+        front_page(settings)
+    except OSError as second:
+        error.add_note(f"this failure could not be written to {settings.home}: {second}")
 
 
 def run_night(cluster_name: str, day: str) -> Iterator[Record]:
     """Run every stage in order, yielding each record as it is done; the first error ends the night and is raised."""
     for stage in STAGES:
         yield run_stage(stage.name, cluster_name, day)
-
-
-def record_path(settings: Settings, cluster_name: str, day: str, stage: str) -> Path:
-    return settings.home / "nights" / cluster_name / day / f"{stage}.json"
-
-
-def read_night(settings: Settings, cluster_name: str, day: str) -> dict[str, Record]:
-    """Return the records kept of one night, by stage; empty where there was none."""
-    folder = settings.home / "nights" / cluster_name / day
-    return {stage.name: json.loads(path.read_text()) for stage in STAGES if (path := folder / f"{stage.name}.json").exists()}
-
-
-def nights(settings: Settings, cluster_name: str) -> list[str]:
-    """Return the days of which there are records, oldest first."""
-    folder = settings.home / "nights" / cluster_name
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-
-
-def clusters_with_nights(settings: Settings) -> list[str]:
-    """Return the names of the clusters that have had a night, in name order, whatever their files hold now."""
-    folder = settings.home / "nights"
-    return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
 def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.datetime) -> str:
@@ -174,10 +175,3 @@ def checked_day(cluster: Cluster, text: str, now: dt.datetime) -> dt.date:
 def latest_complete_day(cluster: Cluster, now: dt.datetime) -> str:
     """Return yesterday in the cluster's zone: the latest day of which all can be known at `now` (aware)."""
     return (now.astimezone(cluster.zone).date() - dt.timedelta(days=1)).isoformat()
-
-
-def _write(path: Path, record: Record) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    beside.replace(path)

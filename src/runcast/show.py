@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group
-from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from runcast import night
+from runcast import night, records
 from runcast.data.settings import Settings
 from runcast.scheduler.bundle import read_manifest
 
@@ -27,12 +27,27 @@ def factor(value: float | None) -> str:
     return "–" if value is None or value != value else f"×{value:.2f}"
 
 
-def clusters_table(rows: Sequence[Record], settings: Settings) -> Table:
-    table = Table("cluster", "format", "zone", "schedule", "state", title=f"Cluster files in {settings.clusters}", expand=True)
+def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
+    """One line per cluster file, no wider than a terminal of 80 columns; below it what is wrong with those that cannot be used."""
+    table = _plain_table("cluster", "format", "zone", "schedule", "state")
     for row in rows:
-        state = f"[yellow]{escape(row['problem'])}[/]" if row["problem"] else "[green]ready[/]"
-        table.add_row(row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand", state)
+        state = Text("refused" if row["refused"] else "problem", "yellow") if row["problem"] else Text("ready", "green")
+        table.add_row(*[Text(one) for one in (row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand")], state)
+    problems = [_hanging(row["name"], row["problem"]) for row in rows if row["problem"]]
+    return Group(table, Text(f"\n{len(rows)} cluster files in {settings.clusters}"), *problems)
+
+
+def _plain_table(*titles: str, right: Sequence[str] = ()) -> Table:
+    """Return a table without a frame whose cells are never cut: the first column folds where the terminal is too narrow."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
+    for at, title in enumerate(titles):
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=at > 0, overflow="fold")
     return table
+
+
+def _hanging(head: str, text: str) -> Padding:
+    """Return a paragraph whose name stands out and whose lines after the first are indented."""
+    return Padding(Text.assemble((head, "bold"), ": ", text), (0, 0, 0, 2))
 
 
 def demo_lines(logs: Sequence[Any]) -> list[str]:
@@ -131,7 +146,7 @@ def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]
     return [
         {**row, **(_serving(settings, name) if row["model"] else {}), "live": latest_live(settings, name)}
         for name in names
-        if (days := night.nights(settings, name))
+        if (days := records.nights(settings, name))
         for row in night_rows(settings, name, days[-1])
     ]
 
@@ -191,11 +206,13 @@ def _serving(settings: Settings, name: str) -> dict[str, str]:
 
 
 def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
-    """Return one row per model of a night: errors beside the best baseline, coverage, verdict, version, bundle."""
-    stages = night.read_night(settings, name, day)
+    """Return one row per model of a night: errors beside the best baseline, coverage, verdict, version, bundle, and what failed."""
+    stages, failed = records.read_night(settings, name, day), records.read_failure(settings, name, day)
     missing = next((stage.name for stage in night.STAGES if stage.name not in stages), None)
+    failure = None if failed is None else f"failed at {failed['stage']}: {failed['error']}"
     if "evaluate" not in stages:
-        return [{"cluster": name, "day": day, "model": None, "verdict": f"no night: stopped before {missing}"}]
+        why = failure or f"not finished: {missing} has not ended"
+        return [{"cluster": name, "day": day, "model": None, "verdict": why, "failure": failure}]
     report = read_report(settings, name, day)
     rows = []
     for kind in night.MODEL_KINDS:
@@ -218,26 +235,29 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "champion": kind in stages.get("promote", {}).get("champions", {}),
                 "serves": stages.get("export", {}).get("model_version"),
                 "bundle": stages.get("export", {}).get("bundle"),
+                "failure": failure,
             }
         )
     return rows
 
 
 def status_table(rows: Sequence[Record]) -> Group:
-    """A table of the nights' models, why some of them did not pass, and the bundles that serve."""
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
-    for title in ("cluster", "model", "jobs", "factor", "recurring", "baseline", "8.9 %", "10.8 %", "gate", "version"):
-        table.add_column(title, justify="left" if title in ("cluster", "model", "gate") else "right", no_wrap=True)
-    reasons, bundles, last = [], {}, None
+    """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
+    titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
+    table = _plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
+    reasons, bundles, failures, last = [], {}, {}, None
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
+        if row.get("failure"):
+            failures[row["cluster"]] = f"{row['cluster']}, night of {row['day']}: {row['failure']}"
         if row["model"] is None:
-            table.add_row(row["cluster"], "–", *[""] * 6, "[red]stopped[/]", "")
-            reasons.append(f"{row['cluster']}, {row['day']}: {row['verdict']}")
+            table.add_row(Text(row["cluster"]), "–", *[""] * 6, Text("failed" if row["failure"] else "unfinished", "red"), "")
+            if not row["failure"]:
+                reasons.append(f"{row['cluster']}, night of {row['day']}: {row['verdict']}")
             continue
         everything, recurring, passed = row["all"] or {}, row["recurring"] or {}, row["verdict"] == "passed"
         table.add_row(
-            row["cluster"] if row["cluster"] != last else "",
+            Text(row["cluster"] if row["cluster"] != last else ""),
             row["model"],
             str(row["jobs"]),
             factor(everything.get("error_factor")),
@@ -255,10 +275,10 @@ def status_table(rows: Sequence[Record]) -> Group:
         if not passed:
             reasons.append(f"{row['cluster']}, {row['model']}: {row['verdict']}")
     legend = (
-        "factor: exp(mean |ln(p50 / runtime)|) on all test jobs, on recurring ones, and of the best baseline; "
-        "8.9 %, 10.8 %: share of jobs, surest first, at that median error"
+        "factor: exp(mean |ln(p50 / runtime)|) on all test jobs; recur.: on recurring ones; base: the best baseline's; "
+        "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
-    return Group(table, *[Text(line) for line in (legend, "", *bundles.values(), *live.values(), *reasons)])
+    return Group(table, *[Text(line) for line in ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons)])
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:
@@ -274,6 +294,7 @@ def what_next(settings: Settings, name: str, day: str) -> str:
             f"Bundle:  {settings.bundles / name / 'current'}",
             'Ask it:  echo \'{"user": "ada", "cpu_count": 8, "submit_time": "2026-07-01T09:00:00Z"}\' \\',
             f"           | .venv/bin/runcast predict --bundle {settings.bundles / name / 'current'}",
+            f"All:     {settings.reports / 'index.html'}   (every cluster's latest night)",
             "Browse:  make ui            (Airflow and MLflow on loopback)",
             "Yours:   README.md, 'Your own cluster in five minutes'",
         ]

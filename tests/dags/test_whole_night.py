@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from runcast.data.settings import read_settings
-from runcast.night import STAGES, read_night
+from runcast.night import STAGES
+from runcast.records import read_night
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 CLUSTER = """

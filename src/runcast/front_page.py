@@ -1,0 +1,92 @@
+"""Writes RUNCAST_HOME/report/index.html: every cluster's latest night on one page, from the records and the bundles that are there."""
+
+import datetime as dt
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from runcast.data.cluster import find_cluster
+from runcast.data.errors import ClusterFileError
+from runcast.data.settings import Settings
+from runcast.evaluation.front_page import ClusterNights, Night, render_front_page
+from runcast.evaluation.report import write_atomically
+from runcast.records import clusters_with_nights, nights, read_failure, read_night
+from runcast.scheduler.bundle import read_manifest, resolve
+from runcast.scheduler.errors import BundleError
+
+SHOWN_NIGHTS = 30
+
+
+def write_front_page(settings: Settings, stages: Mapping[str, str], now: dt.datetime) -> Path:
+    """Write the page and return where it is; `stages` are a night's stages in order with their titles.
+
+    Two nights that end at once write one after the other, so that the page is never older than the records it was made after.
+    """
+    page = settings.reports / "index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with (settings.reports / ".index.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = [_told(settings, name) for name in clusters_with_nights(settings) if nights(settings, name)]
+        write_atomically(page, render_front_page(told, stages, mlflow=mlflow_pages(settings.tracking_uri), written_at=now))
+    return page
+
+
+def mlflow_pages(tracking_uri: str) -> str | None:
+    """Return the address of MLflow's pages, without a user or a password, None where the store is no server."""
+    parts = urlsplit(tracking_uri)
+    if parts.scheme not in ("http", "https"):
+        return None
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/") + "/", "", "/experiments"))
+
+
+def serving(settings: Settings, cluster_name: str) -> dict[str, Any] | None:
+    """Return kind, model_version, valid_until and path of the bundle that serves now, None where none does or it cannot be read."""
+    try:
+        bundle = resolve(settings.bundles / cluster_name)
+        manifest = read_manifest(bundle)
+    except BundleError:
+        return None
+    return {
+        "kind": manifest.kind,
+        "model_version": manifest.model_version,
+        "valid_until": manifest.valid_until,
+        "bundle": str(bundle),
+    }
+
+
+def _told(settings: Settings, name: str) -> ClusterNights:
+    def address(target: Path) -> str | None:
+        """Relative to the page, so that the folder can be copied or served; None where the file is not there."""
+        return quote(Path(os.path.relpath(target, settings.reports)).as_posix()) if target.exists() else None
+
+    days = nights(settings, name)[-SHOWN_NIGHTS:]
+    links = {
+        "data docs": address(settings.home / "quality" / quote(name, safe="") / "docs" / "index.html"),
+        "bundle": address(settings.bundles / name / "current" / "manifest.json"),
+    }
+    return ClusterNights(
+        name,
+        _description(settings, name),
+        [
+            Night(
+                day,
+                read_night(settings, name, day),
+                read_failure(settings, name, day),
+                address(settings.reports / name / day / "report.html"),
+            )
+            for day in days
+        ],
+        serving(settings, name),
+        {words: found for words, found in links.items() if found is not None},
+    )
+
+
+def _description(settings: Settings, name: str) -> str:
+    """Return what the cluster file says it is; nothing where the file is gone or broken, which is the night's affair."""
+    try:
+        return find_cluster(settings.clusters, name).description
+    except ClusterFileError:
+        return ""

@@ -1,0 +1,93 @@
+"""Tables in a terminal: everything is there at 80 and at 120 columns, nothing is cut, and no state is told by colour alone."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from runcast.data.settings import read_settings
+from runcast.show import clusters_table, status_table
+
+LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
+
+
+def shown(table: RenderableType, columns: int) -> str:
+    sink = io.StringIO()
+    Console(file=sink, width=columns, color_system=None).print(table)
+    return sink.getvalue()
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    """The runcast model of a night, as status_rows gives it."""
+    return {
+        "cluster": "demo_slurm",
+        "day": "2026-06-30",
+        "model": "runcast",
+        "jobs": 123_456,
+        "all": {"error_factor": 12.34},
+        "recurring": {"error_factor": 11.5},
+        "best_baseline": "nearest_median",
+        "best_baseline_value": 13.5,
+        "coverage": {"0.089": 1.0, "0.108": 0.406},
+        "verdict": "passed",
+        "version": "12",
+        "champion": True,
+        "serves": "runcast-2026-06-30-b3b84288",
+        "bundle": "/srv/runcast/var/bundles/demo_slurm/20260701T033538Z-runcast-2026-06-30-b3b84288",
+        "failure": None,
+        **changed,
+    }
+
+
+STOPPED = row(model=None, cluster="mars", verdict="failed at ingest: no log", failure="failed at ingest: no log")
+KILLED = row(model=None, cluster="io", verdict="not finished: evaluate has not ended", failure=None)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row()], ["demo_slurm", "123456", "×12.34", "×11.50", "×13.50", "100.0 %", "40.6 %", "champion", "12"]),
+        ([row(champion=False)], ["passed"]),
+        ([row(champion=False, verdict="not passed: worse")], ["not passed", "demo_slurm, runcast: not passed: worse"]),
+        (
+            [STOPPED, KILLED],
+            ["failed", "mars, night of 2026-06-30: failed at ingest: no log", "unfinished", "io, night of 2026-06-30"],
+        ),
+        (
+            [row(failure="failed at export: disk full")],
+            ["demo_slurm, night of 2026-06-30: failed at export: disk full", "×12.34"],
+        ),
+        ([row(cluster="a_cluster_of_a_very_long_name_indeed")], ["×12.34", "champion"]),
+        ([row(cluster="[red]x[/]")], ["[red]x[/]"]),
+    ],
+    ids=["champion", "passed", "not passed", "no night", "failed late", "long name", "markup"],
+)
+def test_status_fits_and_cuts_nothing(rows: list[dict[str, Any]], said: list[str], columns: int) -> None:
+    text = shown(status_table(rows), columns)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    assert [one for one in said if one not in text] == []
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_list_of_clusters_fits_and_says_what_is_wrong_below(columns: int, tmp_path: Path) -> None:
+    rows = [
+        {"name": name, "format": of, "time_zone": zone, "schedule": schedule, "problem": problem, "refused": refused}
+        for name, of, zone, schedule, problem, refused in (
+            ("phillips", "slurm_sacct", "America/Los_Angeles", "30 2 * * *", None, None),
+            ("slurm_kabre", "slurm_sacct", "America/Costa_Rica", None, LONG, LONG),
+            ("[b]odd", "", "", None, "odd.yaml:3: unknown key", None),
+        )
+    ]
+    text = shown(clusters_table(rows, read_settings({"RUNCAST_HOME": str(tmp_path)})), columns)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in text
+    assert lines[1].split() == ["phillips", "slurm_sacct", "America/Los_Angeles", "30", "2", "*", "*", "*", "ready"]
+    assert lines[2].split()[-1] == "refused"
+    assert lines[3].split() == ["[b]odd", "by", "hand", "problem"]
+    assert "3 cluster files in" in text
+    assert f"slurm_kabre: {LONG}" in " ".join(text.split())
