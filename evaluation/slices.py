@@ -15,7 +15,7 @@ from runcast.features.matrix import Matrix
 #: Finished runs of its nearest key from which a job counts as recurring; MLaaS-in-the-Wild: 65 % of tasks recur at least 5 times.
 RECURRING_RUNS = 5
 #: Levels whose key is nobody's: their runs say nothing of this job's own past.
-_NOBODYS = tuple(NEAREST.index(level) for level in ("queue", "everything"))
+_NOBODYS = tuple(NEAREST.index(level) for level in ("queue", "size_limit", "size", "everything"))
 #: Groups that get a slice of their own, by number of test jobs.
 TOP_GROUPS = 5
 

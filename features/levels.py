@@ -118,7 +118,7 @@ SLOT_STATS: tuple[str, ...] = (
 #: The chain of the plain baseline: the most specific of these that has any ended run gives `nearest_median_s`.
 NEAREST: tuple[str, ...] = (
     "user_name_size_limit", "user_name_size", "user_name", "user_size_limit", "user_size", "user_limit", "user",
-    "group_size", "group", "queue", "everything",
+    "group_size", "group", "queue", "size_limit", "size", "everything",
 )  # fmt: skip
 
 RING = 7  # runs remembered one by one

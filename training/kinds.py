@@ -15,6 +15,7 @@ from runcast.training.comparisons import Helios, Mlaas, fit_helios, fit_mlaas
 from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
 from runcast.training.forecast import Floats, Inputs
 from runcast.training.gbdt import fit_gbdt, without_dates
+from runcast.training.rows import LATEST_JOBS
 from runcast.training.runcast import fit_runcast
 from runcast.training.scoring import Rule
 
@@ -73,7 +74,7 @@ KINDS: tuple[Kind, ...] = (
         "model",
         "one regression tree on all features",
         lambda inputs, runtime_s, training: fit_cart(inputs, runtime_s, training.cart, training.seed),
-        lambda training: {**training.cart.model_dump(), "seed": training.seed},
+        lambda training: {**training.cart.model_dump(), "latest_jobs": LATEST_JOBS, "seed": training.seed},
     ),
     Kind(
         "gbdt",
@@ -82,7 +83,7 @@ KINDS: tuple[Kind, ...] = (
         lambda inputs, runtime_s, training: fit_gbdt(
             without_dates(inputs), runtime_s, training.gbdt, training.seed, training.threads
         ),
-        lambda training: {**training.gbdt.model_dump(), "seed": training.seed},
+        lambda training: {**training.gbdt.model_dump(), "latest_jobs": LATEST_JOBS, "seed": training.seed},
     ),
     Kind(
         "runcast",

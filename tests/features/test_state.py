@@ -63,7 +63,8 @@ def test_an_unseen_user_falls_back_to_a_wider_level_and_says_so() -> None:
     state = fresh()
     state.update(job("1", 0, 0, 100))
     assert ask(state, "nearest_level", 101) == 4  # the user with this size
-    assert ask(state, "nearest_level", 101, user="zz") == 10  # everything
+    assert ask(state, "nearest_level", 101, user="zz") == 11  # the size alone
+    assert ask(state, "nearest_level", 101, user="zz", gpu_count=7.0) == 12  # everything
     assert ask(state, "nearest_median_s", 101, user="zz") == 100
     assert ask(state, "submitted_n_by_user", 101, user="zz") == 0
     assert math.isnan(ask(state, "submitted_n_by_user", 101, user=None))

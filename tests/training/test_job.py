@@ -102,6 +102,7 @@ def test_card_says_what_was_learned_from(prepare: Callable) -> None:
     assert card.training["cut"] == "2024-02-10T00:00:00+00:00"
     assert card.feature_version == report.feature_version == feature_version()
     assert card.parameters["trees"] == 10
+    assert card.parameters["latest_jobs"] == 200_000
     assert card.encoder["vocabularies"]["user"] == ["u0", "u1", "u2", "u3", "u4"] or set(card.encoder["vocabularies"]["user"]) == {
         "u0", "u1", "u2", "u3", "u4",
     }  # fmt: skip
