@@ -242,10 +242,12 @@ def test_a_stage_refuses_a_day_that_is_none_or_has_not_begun_and_writes_nothing(
     assert not (home / "var" / "nights" / "small" / day).exists()
 
 
-def test_a_night_before_the_log_begins_says_so_and_writes_nothing(run, home, night):
+def test_a_night_before_the_log_begins_says_so_and_keeps_only_that(run, home, night):
     with pytest.raises(SourceError, match=r"by the end of 2025-12-31: the log begins on 2026-01-01\. Nothing was written"):
         run("nightly", "--cluster", "small", "--date", "2025-12-31")
-    assert not (home / "var" / "nights" / "small" / "2025-12-31").exists()
+    kept = home / "var" / "nights" / "small" / "2025-12-31"
+    assert [path.name for path in kept.iterdir()] == ["failure.json"]
+    shutil.rmtree(kept)
 
 
 def test_a_day_written_without_dashes_is_the_same_night(run, home, night):

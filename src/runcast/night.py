@@ -105,8 +105,6 @@ def run_stage(name: str, cluster_name: str, day: str) -> Record:
     date = dt.date.fromisoformat(day)
     try:
         record = {"cluster": cluster.name, "day": day, "stage": name, **BY_NAME[name].run(cluster, settings, date)}
-    except NoSuchNight:  # the day is none that has a night: nothing was begun
-        raise
     except Exception as error:
         _tell_failure(settings, cluster.name, day, name, error)
         raise
