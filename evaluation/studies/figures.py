@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from runcast.evaluation.figures import COLOURS, style, svg_text
 from runcast.evaluation.metrics import Floats
@@ -150,6 +151,49 @@ def draw_p90_weeks(found: Findings) -> str:
                 axes.plot(at, shares, color=COLOURS["runcast"], marker="o", ms=2.5, lw=1.2)
                 axes.set_ylim(min(0.6, *shares), 1.005)
             _percents(axes, "y")
+        return svg_text(figure)
+
+
+#: Policies from the top of the figure down, in words.
+_POLICIES = {
+    "sjf": "SJF",
+    "qssf": "QSSF",
+    "easy": "EASY, p90",
+    "easy_p50": "EASY, p50",
+    "easy_sjbf": "EASY, p50, shortest first",
+    "easy_p90_sjbf": "EASY, p90, shortest first",
+}
+_PLANS = {"oracle": "#111827", "limit": "#f59e0b"}
+
+
+def draw_worth(found: Findings) -> str:
+    """For each log mean completion (left) and bounded slowdown (right) of each policy and its plans, over those of today."""
+    with style():
+        figure = Figure(figsize=(9.2, 1.75 * len(found) + 0.9), layout="constrained")
+        panels = figure.subplots(len(found), 2, sharey=True, squeeze=False)
+        for (left, right), (log, one) in zip(panels, found.items(), strict=True):
+            rows = one["policies"]
+            today = next((row for row in rows if (row["policy"], row["plans"]) == ("easy", "limit")), rows[0])
+            for axes, figure_of in ((left, "mean_completion_s"), (right, "mean_bounded_slowdown")):
+                for height, policy in enumerate(reversed(_POLICIES)):
+                    axes.axhline(height, color="#eceff4", lw=0.8, zorder=0)
+                    for row in rows:
+                        if row["policy"] == policy:
+                            colour = _PLANS.get(row["plans"]) or COLOURS.get(row["plans"], _INK)
+                            axes.plot(row[figure_of] / today[figure_of], height, "o", ms=5, color=colour, alpha=0.9)
+                axes.axvline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
+                axes.xaxis.set_major_locator(MaxNLocator(6))
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+                axes.tick_params(labelsize=7.5)
+            left.set_yticks(range(len(_POLICIES)), list(reversed(_POLICIES.values())))
+            left.set_title(f"{log}: mean completion", fontsize=9)
+            right.set_title("mean bounded slowdown", fontsize=9)
+        names = dict.fromkeys(row["plans"] for one in found.values() for row in one["policies"] if row["plans"])
+        marks = [
+            Line2D([], [], marker="o", ls="", color=_PLANS.get(name) or COLOURS.get(name, _INK), label=name) for name in names
+        ]
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=8)
+        figure.supxlabel("over EASY with the users' limits (where there are none: FIFO)", fontsize=9)
         return svg_text(figure)
 
 

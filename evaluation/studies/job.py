@@ -15,7 +15,7 @@ from runcast.evaluation.errors import UnreadablePredictions
 from runcast.evaluation.report import write_atomically
 from runcast.evaluation.studies import cadence, censoring, page
 from runcast.evaluation.studies.ablation import CODES, ablate
-from runcast.evaluation.studies.figures import draw_ablation, draw_cadence, draw_censoring
+from runcast.evaluation.studies.figures import draw_ablation, draw_cadence, draw_censoring, draw_worth
 from runcast.evaluation.studies.kept import Replays, find_or_keep
 from runcast.evaluation.studies.outside import compare_outside
 from runcast.evaluation.worth.job import worth
@@ -152,7 +152,7 @@ _IN_ORDER: tuple[Study, ...] = (
         },
         _worth,
         page.worth_section,
-        None,
+        draw_worth,
     ),
 )
 STUDIES: Mapping[str, Study] = {study.name: study for study in _IN_ORDER}

@@ -108,12 +108,12 @@ def outside_section(found: Findings) -> str:
 
 
 def worth_section(found: Findings) -> str:
-    lines: list[str] = []
+    lines = ["![Mean completion and slowdown by policy and plans, over today's](figures/worth.svg)"]
     for log, one in found.items():
         dropped = ", ".join(f"{count:,} {why}" for why, count in one["dropped"].items() if count) or "none"
         lines += [
             "",
-            f"**{log}**: {one['jobs']:,} jobs on {one['capacity']:,} {one['unit']}, load {one['offered_load']:.1%}, dropped: {dropped}",
+            f"**{log}**: {one['jobs']:,} jobs on {one['capacity']:,} {one['unit']}, load {_share(one['offered_load'])}, dropped: {dropped}",
             "",
             "| policy | plans | JCT | wait | bounded slowdown | of the oracle's gain "
             f"| JCT than today's (95 %) | slowdown than today's (95 %) | worst {one['payer'] or 'user'} loses | who lose |",
@@ -128,14 +128,18 @@ def worth_section(found: Findings) -> str:
                 f"{row['mean_completion_s'] / 60:,.1f}",
                 f"{row['mean_wait_s'] / 60:,.1f}",
                 f"{row['mean_bounded_slowdown']:,.1f}",
-                "–" if share is None else f"{share:.1%}",
+                _share(share),
                 _difference(than["completion_s"], 60),
                 _difference(than["slowdown"], 1),
                 "–" if worst_s is None else f"{worst_s / 60:,.0f} ({row['worst_jobs']:,} jobs)",
-                "–" if losing is None else f"{losing:.1%}",
+                _share(losing),
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:,.1f} %"
 
 
 def _difference(one: Mapping[str, float | None], unit: float) -> str:

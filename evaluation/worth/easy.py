@@ -42,18 +42,23 @@ def raised_plan_s(given_s: float, start_s: float, now_s: float, limit_s: float) 
 
 
 def run_easy(
-    jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], correct: Correct = doubled_plan_s, shortest_first: bool = False
+    jobs: Jobs,
+    capacity: int,
+    plan_s: NDArray[np.float64],
+    correct: Correct = doubled_plan_s,
+    rank: NDArray[np.float64] | None = None,
 ) -> Schedule:
     """Schedule by EASY with the plans `plan_s` (above 0, one per job), queue in order of submission.
 
-    `shortest_first`: of those that may go before the head the one with the shortest plan goes first (SJBF), ties by submission.
+    `rank` orders those that may go before the head, the smallest first, ties by submission: with runtimes it is SJBF, shortest job
+    backfilled first. None: by submission.
     At one instant jobs end first, then plans that ran out are corrected, then jobs arrive, then jobs start. Raises ValueError
     where a job is larger than the pool or a plan is not above 0.
     """
     refuse_oversize(jobs, capacity)
     if not (plan_s > 0).all():
         raise ValueError("each job needs a plan above 0 s")
-    pool = _Pool(jobs, capacity, plan_s, correct, shortest_first)
+    pool = _Pool(jobs, capacity, plan_s, correct, rank)
     while pool.arrived < len(jobs) or pool.ends:
         pool.step()
     return Schedule(pool.start_s, pool.reserved_s)
@@ -62,8 +67,10 @@ def run_easy(
 class _Pool:
     """The state between two events. The queue is the jobs of [head, arrived) that have not started."""
 
-    def __init__(self, jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], correct: Correct, shortest_first: bool) -> None:
-        self.correct, self.shortest_first = correct, shortest_first
+    def __init__(
+        self, jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], correct: Correct, rank: NDArray[np.float64] | None
+    ) -> None:
+        self.correct, self.rank = correct, None if rank is None else rank.tolist()
         self.submit_s, self.runtime_s = jobs.submit_s.tolist(), jobs.runtime_s.tolist()
         self.size, self.limit_s = jobs.size.tolist(), jobs.limit_s.tolist()
         self.plans = plan_s  # as given, for whole-queue comparisons
@@ -148,7 +155,7 @@ class _Pool:
             self.reserved_s[self.head] = self.shadow_s
 
     def _backfill(self, now: float, candidates: Iterable[int]) -> None:
-        for job in sorted(candidates, key=self.given_s.__getitem__) if self.shortest_first else candidates:
+        for job in candidates if self.rank is None else sorted(candidates, key=self.rank.__getitem__):
             if self.free == 0:
                 return
             size = self.size[job]

@@ -3,7 +3,7 @@
 Shares of the oracle's gain are within a family: SJF against SJF that knows the runtimes, QSSF and the EASYs likewise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import weekly_intervals
-from runcast.evaluation.worth.easy import doubled_plan_s, raised_plan_s, run_easy
+from runcast.evaluation.worth.easy import raised_plan_s, run_easy
 from runcast.evaluation.worth.merit import bounded_slowdown, loss, merit, share_of_gain
 from runcast.evaluation.worth.pool import Jobs, Schedule
 from runcast.evaluation.worth.queue import run_queue
 
 WEEK_S = 7 * 86_400.0
+#: A schedule is one draw: a job a second earlier may change all that follow. So the jobs are shaken (Tsafrir, Ouaknine and Feitelson
+#: 2007) and waits averaged.
+SHAKES, SHAKE_S = 3, 60.0
 ORACLE = "oracle"
 LIMIT = "limit"
 
@@ -30,19 +33,24 @@ class Plans:
 
 
 def weigh(
-    jobs: Jobs, capacity: int, payer: NDArray[np.object_], plans: Mapping[str, Plans], seed: int = 7
+    jobs: Jobs, capacity: int, payer: NDArray[np.object_], plans: Mapping[str, Plans], seed: int = 7, shakes: int = SHAKES
 ) -> list[dict[str, Any]]:
     """Schedule the jobs by every policy and return one row each: FIFO, then by family oracle, limits and predictors.
 
     `easy` reserves with p90 and doubles a plan that is outlived; `easy_p50` reserves with p50 and raises it step by step;
-    `easy_sjbf` moreover lets the shortest plan go first. With limits they are left out where no job has one; where only some lack
-    theirs, those plan with the longest limit given. `than_today` is the mean completion less that of EASY with limits (of FIFO where
-    there are none), and the slowdown likewise, with weekly block-bootstrap intervals. Raises ValueError where there are no jobs or
-    one is larger than the pool.
+    `easy_sjbf` is that with the shortest p50 first; `easy_p90_sjbf` reserves with p90, raised, and takes the shortest p50 first. With
+    limits they are left out where no job has one; where only some lack theirs, those plan with the longest limit given. Waits are
+    means over `shakes` runs: the log as it is, and with each job up to SHAKE_S later. `than_today` is the mean completion less that
+    of EASY with limits (of FIFO where there are none), and the slowdown likewise, with weekly block-bootstrap intervals. Raises
+    ValueError where there are no jobs or one is larger than the pool.
     """
     if not len(jobs):
         raise ValueError("no jobs to schedule")
-    fifo = run_queue(jobs, capacity, np.zeros(len(jobs)))
+    shaken = _shaken(jobs, shakes, seed)
+
+    def scheduled(run: Callable[..., Schedule], *told: NDArray[np.float64]) -> Schedule:
+        return _mean_schedule(jobs, shaken, lambda some, *values: run(some, capacity, *values), told)
+
     knowing = {ORACLE: Plans(jobs.runtime_s, jobs.runtime_s)}
     limited = np.isfinite(jobs.limit_s)
     if limited.any():
@@ -50,13 +58,15 @@ def weigh(
         knowing[LIMIT] = Plans(limit_s, limit_s)
     knowing |= plans
     ordering = {name: one for name, one in knowing.items() if name != LIMIT}
+    fifo = scheduled(run_queue, np.zeros(len(jobs)))
     families: dict[str, dict[str, Schedule]] = {
         "fifo": {"": fifo},
-        "sjf": {name: run_queue(jobs, capacity, one.order_s) for name, one in ordering.items()},
-        "qssf": {name: run_queue(jobs, capacity, one.order_s * jobs.size) for name, one in ordering.items()},
-        "easy": {name: run_easy(jobs, capacity, one.plan_s, doubled_plan_s) for name, one in knowing.items()},
-        "easy_p50": {name: run_easy(jobs, capacity, one.order_s, raised_plan_s) for name, one in knowing.items()},
-        "easy_sjbf": {name: run_easy(jobs, capacity, one.order_s, raised_plan_s, True) for name, one in knowing.items()},
+        "sjf": {name: scheduled(run_queue, one.order_s) for name, one in ordering.items()},
+        "qssf": {name: scheduled(run_queue, one.order_s * jobs.size) for name, one in ordering.items()},
+        "easy": {name: scheduled(run_easy, one.plan_s) for name, one in knowing.items()},
+        "easy_p50": {name: scheduled(_run_raised, one.order_s) for name, one in knowing.items()},
+        "easy_sjbf": {name: scheduled(_run_raised, one.order_s, one.order_s) for name, one in knowing.items()},
+        "easy_p90_sjbf": {name: scheduled(_run_raised, one.plan_s, one.order_s) for name, one in knowing.items()},
     }
     every = {(family, name): one for family, found in families.items() for name, one in found.items()}
     than_today = _than_today(jobs, every, families["easy"].get(LIMIT, fifo), seed)
@@ -72,6 +82,34 @@ def weigh(
         }
         for (family, name), one in every.items()
     ]
+
+
+def _run_raised(jobs: Jobs, capacity: int, plan_s: NDArray[np.float64], rank: NDArray[np.float64] | None = None) -> Schedule:
+    return run_easy(jobs, capacity, plan_s, raised_plan_s, rank)
+
+
+def _shaken(jobs: Jobs, shakes: int, seed: int) -> list[tuple[Jobs, NDArray[np.intp]]]:
+    """Return the jobs as they are and with later submissions, each with the order that its jobs now come in."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for shake in range(shakes):
+        submit_s = jobs.submit_s + (rng.uniform(0, SHAKE_S, len(jobs)) if shake else 0.0)
+        order = np.argsort(submit_s, kind="stable")
+        found.append((Jobs(submit_s[order], jobs.runtime_s[order], jobs.size[order], jobs.limit_s[order]), order))
+    return found
+
+
+def _mean_schedule(
+    jobs: Jobs,
+    shaken: Sequence[tuple[Jobs, NDArray[np.intp]]],
+    run: Callable[..., Schedule],
+    told: Sequence[NDArray[np.float64]],
+) -> Schedule:
+    """Return the schedule in which each job waits as long as it did on average; nothing is told of reservations."""
+    wait_s = np.zeros(len(jobs))
+    for some, order in shaken:
+        wait_s[order] += run(some, *(values[order] for values in told)).start_s - some.submit_s
+    return Schedule(jobs.submit_s + wait_s / len(shaken), np.full(len(jobs), np.nan))
 
 
 def _than_today(

@@ -19,6 +19,7 @@ from runcast.evaluation.worth.policies import Plans, weigh
 from runcast.evaluation.worth.pool import Jobs, Schedule
 
 START = pd.Timestamp("2024-01-01", tz="UTC")
+EASY = ("easy", "easy_p50", "easy_sjbf", "easy_p90_sjbf")
 
 
 def schedule(*start_s: float) -> Schedule:
@@ -75,11 +76,12 @@ def test_table_of_policies_by_hand() -> None:
     # `right` tells C from B; `wrong` has them the other way round.
     jobs = jobs_of([0, 1, 2], [4, 8, 2], [1, 1, 1], [10, 10, 10])
     right, wrong = np.array([4.0, 9, 3]), np.array([4.0, 3, 9])
-    rows = weigh(jobs, 1, np.array(["a", "b", "c"], dtype=object), {"right": Plans(right, right), "wrong": Plans(wrong, wrong)})
+    plans = {"right": Plans(right, right), "wrong": Plans(wrong, wrong)}
+    rows = weigh(jobs, 1, np.array(["a", "b", "c"], dtype=object), plans, shakes=1)
     found = {(row["policy"], row["plans"]): row for row in rows}
     assert list(found) == [
         ("fifo", ""), ("sjf", "oracle"), ("sjf", "right"), ("sjf", "wrong"), ("qssf", "oracle"), ("qssf", "right"), ("qssf", "wrong"),
-        *[(family, plans) for family in ("easy", "easy_p50", "easy_sjbf") for plans in ("oracle", "limit", "right", "wrong")],
+        *[(family, plan) for family in EASY for plan in ("oracle", "limit", "right", "wrong")],
     ]  # fmt: skip
     assert found["fifo", ""]["mean_wait_s"] == pytest.approx((0 + 3 + 10) / 3)
     assert found["sjf", "oracle"]["mean_wait_s"] == pytest.approx((0 + 5 + 2) / 3)
@@ -96,18 +98,28 @@ def test_differences_from_today_have_weekly_intervals() -> None:
     # The three jobs above in three weeks. Bounded slowdowns of A, B, C: 1, 1.1, 1.2 by FIFO; 1, 1.3, 1 by SJF.
     begins_s = [0.0, 604_800.0, 1_209_600.0]
     jobs = jobs_of([week + at for week in begins_s for at in (0, 1, 2)], [4, 8, 2] * 3, [1] * 9)
-    rows = weigh(jobs, 1, np.array([None] * 9, dtype=object), {})
+    rows = weigh(jobs, 1, np.array([None] * 9, dtype=object), {}, shakes=1)
     told = next(row for row in rows if row["policy"] == "sjf")["than_today"]
     assert told["completion_s"] == {"mean": -2.0, "low": -2.0, "high": -2.0}  # every draw of weeks says the same
     assert told["slowdown"]["mean"] == pytest.approx(0, abs=1e-12)
 
 
+def test_waits_are_means_over_shaken_arrivals() -> None:
+    # One unit; A (100 s) and B (100 s) come at 0 and at 30: as they are B waits 70 s. Shaken, either comes up to a minute later.
+    jobs, nobody = jobs_of([0, 30], [100, 100], [1, 1]), np.array([None, None], dtype=object)
+    assert weigh(jobs, 1, nobody, {}, shakes=1)[0]["mean_wait_s"] == pytest.approx(35)
+    many = weigh(jobs, 1, nobody, {}, shakes=400)[0]["mean_wait_s"]
+    # By hand: whoever is second waits 100 - d, d = |30 + u - v| with u and v uniform over a minute: E d = 32.5, so a mean of 33.75.
+    assert many == pytest.approx((100 - 32.5) / 2, abs=1)
+    assert weigh(jobs, 1, nobody, {}, shakes=400)[0]["mean_wait_s"] == many
+
+
 def test_easy_without_limits_has_no_row_and_a_missing_limit_is_the_longest() -> None:
     nobody = np.array([None] * 3, dtype=object)
     # Pool of 2. A (4 s x1, limit 4), B (6 s x2), C (2 s x1, no limit) may go ahead of B only if it plans to be done at 4.
-    rows = weigh(jobs_of([0, 1, 2], [4, 6, 2], [1, 2, 1]), 2, nobody, {})
+    rows = weigh(jobs_of([0, 1, 2], [4, 6, 2], [1, 2, 1]), 2, nobody, {}, shakes=1)
     assert ("easy", "limit") not in [(row["policy"], row["plans"]) for row in rows]
-    rows = weigh(jobs_of([0, 1, 2], [4, 6, 2], [1, 2, 1], [4, 6, float("inf")]), 2, nobody, {})
+    rows = weigh(jobs_of([0, 1, 2], [4, 6, 2], [1, 2, 1], [4, 6, float("inf")]), 2, nobody, {}, shakes=1)
     by_limit = next(row for row in rows if row["plans"] == "limit")
     assert by_limit["mean_wait_s"] == pytest.approx((0 + 3 + 8) / 3)  # C plans 6 s and waits for B
 

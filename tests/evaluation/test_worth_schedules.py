@@ -163,7 +163,7 @@ def test_easy_shortest_first_backfills_the_shortest_plan() -> None:
     # ..DD..BB
     jobs = jobs_of((0, 6, 2), (1, 2, 3), (2, 4, 1), (2, 2, 1))
     assert run_easy(jobs, 3, jobs.runtime_s).start_s.tolist() == [0, 6, 2, 8]
-    assert run_easy(jobs, 3, jobs.runtime_s, shortest_first=True).start_s.tolist() == [0, 6, 8, 2]
+    assert run_easy(jobs, 3, jobs.runtime_s, rank=jobs.runtime_s).start_s.tolist() == [0, 6, 8, 2]
 
 
 def test_peak_use_counts_an_end_before_a_start_at_one_instant() -> None:
@@ -256,15 +256,15 @@ def test_knowing_runtimes_never_loses_to_fifo_on_one_processor(rows: list) -> No
     assert run_queue(jobs, 1, jobs.runtime_s).start_s.mean() <= fifo(jobs, 1).start_s.mean() + 1e-9
 
 
-@pytest.mark.parametrize("shortest_first", [False, True], ids=["first come", "shortest plan first"])
+@pytest.mark.parametrize("ranked", [False, True], ids=["first come", "shortest first"])
 @given(MANY, CAPACITY)
-def test_easy_equals_a_scheduler_that_looks_at_every_second_anew(shortest_first: bool, rows: list, capacity: int) -> None:
+def test_easy_equals_a_scheduler_that_looks_at_every_second_anew(ranked: bool, rows: list, capacity: int) -> None:
     jobs, plan_s = drawn(rows)
-    done = run_easy(jobs, capacity, plan_s, shortest_first=shortest_first)
-    assert done.start_s.tolist() == easy_by_seconds(jobs, capacity, plan_s, shortest_first)
+    rank = jobs.runtime_s if ranked else None
+    assert run_easy(jobs, capacity, plan_s, rank=rank).start_s.tolist() == easy_by_seconds(jobs, capacity, plan_s, rank)
 
 
-def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray, shortest_first: bool) -> list[float]:
+def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray, rank: np.ndarray | None) -> list[float]:
     """EASY as the definition reads, whole seconds only, everything found anew each second."""
     starts: list[float] = [NO_LIMIT] * len(jobs)
     plan = [int(one) for one in plan_s]
@@ -285,7 +285,7 @@ def easy_by_seconds(jobs: Jobs, capacity: int, plan_s: np.ndarray, shortest_firs
             starts[queue[0]] = second
             free -= jobs.size[queue[0]]
             running.append(queue.pop(0))
-        for j in sorted(queue[1:], key=lambda j: plan_s[j]) if shortest_first else queue[1:]:
+        for j in queue[1:] if rank is None else sorted(queue[1:], key=lambda j: rank[j]):
             if jobs.size[j] > free:
                 continue
 
