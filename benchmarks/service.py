@@ -1,9 +1,10 @@
 """The service under a steady load: requests at a fixed rate over a Unix socket, each timed from when it was due.
 
-    python benchmarks/service.py [--rate 2000] [--seconds 60] [--clients 16]
+    python benchmarks/service.py [--rate 2000] [--seconds 60] [--clients 16] [--kind gbdt] [--flush-every 1]
 
 The service runs in one process on one core, the clients in another. A request that has to wait for an earlier one counts its wait.
-A twentieth of the requests are events, kept on disk before they are answered. Prints percentiles and the service's share of its core.
+A twentieth of the requests are events, kept before they are answered. Prints percentiles, the service's share of its core, and what a
+flush of this disk takes by itself, with --flush-every 0 the least an event can take.
 """
 
 import argparse
@@ -32,19 +33,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--kind", default="gbdt")
+    parser.add_argument("--flush-every", default="1")
     options = parser.parse_args()
     jobs = made_up(options.jobs)
     with tempfile.TemporaryDirectory() as folder:
-        bundle = write(jobs, Path(folder), "gbdt", created=None)
+        bundle = write(jobs, Path(folder), options.kind, created=None)
         make_current(bundle.parent, bundle.name)
         path = Path(folder) / "s"
         command = [sys.executable, "-m", "runcast.scheduler.serve", "--bundle", folder, "--socket", str(path)]
+        command += ["--flush-every", options.flush_every]
         service = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
         try:
             asyncio.run(drive(options, path, service.pid, questions(jobs, 5000)))
         finally:
             service.terminate()
             service.wait()
+        show("a flush", flushes_s(Path(folder) / "flushed"))
 
 
 async def drive(options: argparse.Namespace, path: Path, pid: int, asked: list[dict[str, Any]]) -> None:
@@ -69,9 +74,26 @@ async def drive(options: argparse.Namespace, path: Path, pid: int, asked: list[d
     )
     if failed:
         print(failed[0].decode())
-    for name, times in (("forecasts", forecasts), ("events", events)):
-        p50, p90, p99, p999 = np.percentile(np.array(times) * 1000, [50, 90, 99, 99.9])
-        print(f"{name:10} p50 {p50:6.2f}  p90 {p90:6.2f}  p99 {p99:6.2f}  p99.9 {p999:6.2f} ms  n {len(times)}")
+    show("forecasts", forecasts)
+    show("events", events)
+
+
+def show(name: str, times_s: list[float]) -> None:
+    p50, p90, p99, p999 = np.percentile(np.array(times_s) * 1000, [50, 90, 99, 99.9])
+    print(f"{name:10} p50 {p50:6.2f}  p90 {p90:6.2f}  p99 {p99:6.2f}  p99.9 {p999:6.2f} ms  n {len(times_s)}")
+
+
+def flushes_s(path: Path, count: int = 200) -> list[float]:
+    """Return how long it takes to append an event's bytes to a file and flush them, again and again."""
+    found = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(count):
+            began = time.perf_counter()
+            file.write(b"x" * 300)
+            os.fdatasync(file.fileno())
+            found.append(time.perf_counter() - began)
+            time.sleep(0.005)
+    return found
 
 
 async def client(

@@ -1,4 +1,6 @@
-"""Events kept on disk before they are acknowledged: the service's memory between two bundles.
+"""Events kept before they are acknowledged: the service's memory between two bundles.
+
+What is written outlives the process, kill -9 included; what is flushed outlives the machine too.
 
 One event a line: the CRC-32 of the text in eight hex digits, a space, the event as JSON. A line is written whole or, where the
 process died or the disk was full in the middle of it, cut off at the end of the file; such an end was never acknowledged and is
@@ -8,6 +10,7 @@ dropped when the journal is opened.
 import fcntl
 import json
 import os
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +29,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or make the journal and drop a cut-off end."""
         self.path = path
+        self._unflushed = False
+        self._swapping = threading.Lock()  # for the moment in which another file takes the open one's place
         try:
             self._lock = _lock(path)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
@@ -51,10 +56,7 @@ class Journal:
             raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def append(self, events: Sequence[Event], is_flushed: bool = True) -> None:
-        """Write the events and flush them to disk together; after a JournalError none of them is kept.
-
-        Not flushed, they outlive the process but not the machine.
-        """
+        """Write the events, and flush them together; after a JournalError none of them is kept."""
         data = b"".join(map(_line, events))
         try:
             if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
@@ -69,8 +71,24 @@ class Journal:
             raise JournalError(
                 f"{self.path}: {len(events)} events could not be kept ({error.strerror}). Make room, or move the journal."
             ) from error
+        self._unflushed |= not is_flushed
         self._size += len(data)
         self.count += len(events)
+
+    def flush(self) -> None:
+        """Flush what was appended without it; another thread may append meanwhile."""
+        if not self._unflushed:
+            return
+        with self._swapping:
+            file, self._unflushed = os.dup(self._file), False
+        try:
+            os.fdatasync(file)
+        except OSError as error:
+            raise JournalError(
+                f"{self.path}: what was written may not be on disk ({error.strerror}). Look after the disk, or move the journal."
+            ) from error
+        finally:
+            os.close(file)
 
     def keep(self, is_wanted: Callable[[Event], bool]) -> int:
         """Drop the events that are not wanted any more, in one step; return how many were dropped."""
@@ -110,8 +128,9 @@ class Journal:
             os.close(file)
             beside.unlink(missing_ok=True)
             raise
-        os.close(self._file)
-        self._file, self._size = file, len(data)
+        with self._swapping:
+            os.close(self._file)
+            self._file, self._size = file, len(data)
         _flush_folder(self.path.parent)
 
     def _cut_back(self) -> None:

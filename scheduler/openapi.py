@@ -32,7 +32,7 @@ def document(version: str) -> dict[str, Any]:
             "/v1/predict": {
                 "post": _post("Forecast one job, or a list of jobs in their order.", "Job", _one_or_many("Forecast"))
             },
-            "/v1/events": {"post": _post("Tell what happened to jobs; answered once it is kept on disk.", "Event", _accepted())},
+            "/v1/events": {"post": _post("Tell what happened to jobs; answered once it is kept.", "Event", _accepted())},
             "/healthz": {"get": _get("Whether forecasts are served, and from which bundle.", "application/json", also=("503",))},
             "/metrics": {"get": _get("Counts in Prometheus' text format.", "text/plain")},
         },
@@ -60,7 +60,7 @@ text-align:left;vertical-align:top}}pre{{background:#f4f4f4;padding:1rem;overflo
 <p>The answer, for each job:</p><table><tr><th>field</th><th>type</th><th>meaning</th></tr>{answers}</table>
 <h2>POST /v1/events</h2><p>One event or a list: <code>event</code> is {", ".join(KINDS)}; <code>job_id</code> and
 <code>submit_time</code> say which job, <code>start_time</code>, <code>end_time</code> and
-<code>state</code> what happened. Answered once kept on disk.</p>
+<code>state</code> what happened. Answered once kept: it outlives the service.</p>
 <h2>Errors</h2><p>400 not JSON, 404, 405, 413 too large, 422 a field is wrong and is named, 503 no bundle that may be served, 507 the
 disk does not take events. A scheduler treats any of them, and no answer in time, as: no forecast.</p></html>
 """

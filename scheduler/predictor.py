@@ -6,7 +6,8 @@
 Between two bundles `submitted`, `started` and `ended` keep the history current, and with it the margin of p90: of a job that was
 submitted since the bundle's cut and is known by its job_id, p90 before the margin is remembered, as it was first told (by `predict`, or on
 its submission), and held against its runtime when it ends. A new bundle begins with the margin of its own night.
-Not safe for several threads at once.
+Not safe for several threads at once. A process that answers within a tenth of a millisecond calls `gc.freeze()` after loading, so that no
+collection walks the history.
 """
 
 import json

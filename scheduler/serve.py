@@ -23,14 +23,14 @@ from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
 from runcast.scheduler.served import DAYS_KEPT, ServedLog
-from runcast.scheduler.service import Service
+from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_CONNECTIONS = 512  # a scheduler needs a handful; beyond it, requests are answered 503 instead of piling up
 SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; idle ones are closed sooner, by uvicorn
 SHORTEST_TOKEN = 16  # characters
 SERVED = "served"  # the folder, beside the journal, of what was told to jobs
-MOST_DAYS = 3650
+MOST_DAYS, MOST_SECONDS = 3650, 60.0
 SWITCH_EVERY_S = 0.0005  # a bundle being loaded in its thread gives way to a request this soon
 
 
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         serve(
             options.bundle, socket_path=options.socket, socket_mode=options.socket_mode, port=options.port,
-            host=options.host, token_file=options.token_file, journal=options.journal, served_days=options.served_days,
+            host=options.host, token_file=options.token_file, journal=options.journal, flush_every_s=options.flush_every,
+            served_days=options.served_days,
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
@@ -65,6 +66,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--token-file", type=Path, help="requests must carry the token in this file")
     found.add_argument("--journal", type=Path, help="where events are kept (default: events.journal beside the bundles)")
     found.add_argument(
+        "--flush-every", type=_seconds, default=FLUSH_EVERY_S, metavar="S",
+        help="flush events to disk every S seconds; 0: before each is acknowledged (default: %(default)g)",
+    )  # fmt: skip
+    found.add_argument(
         "--served-days", type=_days, default=DAYS_KEPT, metavar="N",
         help="days of forecasts told to jobs kept in `served`, beside the journal; 0: none (default: %(default)s)",
     )  # fmt: skip
@@ -72,9 +77,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _days(text: str) -> int:
-    if not 0 <= (days := int(text)) <= MOST_DAYS:
-        raise ValueError
+    days = int(text)
+    if not 0 <= days <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text} days: expected 0 to {MOST_DAYS}")
     return days
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= MOST_SECONDS:  # also refuses NaN
+        raise argparse.ArgumentTypeError(f"{text} s: expected 0 to {MOST_SECONDS:g}")
+    return seconds
 
 
 def serve(
@@ -86,6 +99,7 @@ def serve(
     host: str = "127.0.0.1",
     token_file: Path | None = None,
     journal: Path | None = None,
+    flush_every_s: float = FLUSH_EVERY_S,
     served_days: int = DAYS_KEPT,
 ) -> None:
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
@@ -98,7 +112,7 @@ def serve(
     try:
         with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             served = ServedLog(events.path.parent / SERVED, served_days)
-            runner.run(_run(Service(bundles, events, served, token=token), opened))
+            runner.run(_run(Service(bundles, events, served, token=token, flush_every_s=flush_every_s), opened))
     finally:
         events.close()
 

@@ -1,14 +1,15 @@
 """The service beside the scheduler: an ASGI application that answers from the current bundle and keeps the history current.
 
 Forecasts are computed in the event loop, one after the other: each takes a fraction of a millisecond, and a thread would cost
-more. Events wait together for one flush to disk, are then taken into the history, and only then acknowledged. The bundle's link is
-looked at every second; a new bundle is loaded in a thread, told the events since its cut, and takes over between two requests. A
-bundle that cannot be served leaves the old one in place until that one expires; without any, requests are answered 503 and the
-scheduler goes on as if Runcast did not exist.
+more. Events wait together to be written to the journal, are then taken into the history, and only then acknowledged; the journal is
+flushed every second, or before each acknowledgement. The bundle's link is looked at every second; a new bundle is loaded in a
+thread, told the events since its cut, and takes over between two requests. A bundle that cannot be served leaves the old one in
+place until that one expires; without any, requests are answered 503 and the scheduler goes on as if Runcast did not exist.
 """
 
 import asyncio
 import contextlib
+import gc
 import hmac
 import json
 import logging
@@ -40,6 +41,7 @@ MOST_AT_ONCE = 1000  # jobs or events in one request
 TURN = 16  # jobs answered before other requests get their turn: about 2 ms
 LOOK_EVERY_S = 1.0  # at the bundle's link
 WRITE_EVERY_S = 1.0  # what was told to jobs
+FLUSH_EVERY_S = 1.0  # the journal
 
 _JSON, _TEXT, _HTML = b"application/json", b"text/plain; version=0.0.4; charset=utf-8", b"text/html; charset=utf-8"
 
@@ -81,7 +83,10 @@ class Refusal(Exception):
 
 
 class Service:
-    """The application; `bundles` is a bundle or a folder with a `current` link, `token` what requests must carry, if anything."""
+    """The application; `bundles` is a bundle or a folder with a `current` link, `token` what requests must carry, if anything.
+
+    The journal is flushed every `flush_every_s`, at 0 before each acknowledgement of events.
+    """
 
     def __init__(
         self,
@@ -90,11 +95,12 @@ class Service:
         served: ServedLog,
         *,
         token: str | None = None,
+        flush_every_s: float = FLUSH_EVERY_S,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._bundles, self._journal, self._served = bundles, journal, served
-        self._token, self._clock, self._look_every_s = token, clock, look_every_s
+        self._token, self._clock, self._look_every_s, self._flush_every_s = token, clock, look_every_s, flush_every_s
         self._predictor: Predictor | None = None
         self._looked_at: tuple[Path, int] | None = None  # the latest that was tried, good or bad, and when it was written
         self._problem = "no bundle has been loaded yet"
@@ -108,6 +114,7 @@ class Service:
         self._answers = Counter("runcast_forecasts_total", "Forecasts given, by what answered.")
         self._told = Counter("runcast_events_total", "Events kept, by kind.")
         self._loads = Counter("runcast_bundle_loads_total", "Bundles tried, by outcome.")
+        self._unflushed = Counter("runcast_journal_flushes_failed_total", "Flushes of the journal that the disk refused.")
         self._routes: dict[str, dict[str, Callable[[bytes], Awaitable[Reply]]]] = {
             "/v1/predict": {"POST": self._predict},
             "/v1/events": {"POST": self._keep_events},
@@ -128,7 +135,9 @@ class Service:
     async def start(self) -> None:
         """Load the bundle and begin to look after events and bundles."""
         await self._look()
-        forever = (self._flush_forever(), self._look_forever(), self._write_forever())
+        forever = [self._keep_forever(), self._look_forever(), self._write_forever()]
+        if self._flush_every_s:
+            forever.append(self._flush_forever())
         self._tasks = [asyncio.create_task(task) for task in forever]
 
     async def stop(self) -> None:
@@ -137,7 +146,8 @@ class Service:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        await self._flush()
+        await self._keep()
+        self._journal.flush()
         self._write_served()
 
     # requests
@@ -253,7 +263,7 @@ class Service:
             gauges["runcast_history_age_seconds"] = ("Time since the bundle's cut.", {(): age_s})
             about = (("cluster", manifest.cluster), ("kind", manifest.kind), ("model_version", manifest.model_version))
             gauges["runcast_bundle"] = ("The bundle that serves.", {about: 1})
-        metrics = (self._requests, self._latency, self._answers, self._told, self._loads, self._served.lines)
+        metrics = (self._requests, self._latency, self._answers, self._told, self._loads, self._unflushed, self._served.lines)
         return Reply(200, exposition(metrics, gauges).encode(), _TEXT)
 
     async def _openapi(self, _body: bytes) -> Reply:
@@ -276,12 +286,12 @@ class Service:
 
     # events
 
-    async def _flush_forever(self) -> NoReturn:
+    async def _keep_forever(self) -> NoReturn:
         while True:
             await self._has_waiting.wait()
-            await self._flush()
+            await self._keep()
 
-    async def _flush(self) -> None:
+    async def _keep(self) -> None:
         """Keep all events that wait, together; then take them into the history and acknowledge them."""
         self._has_waiting.clear()
         waiting, self._waiting = self._waiting, []
@@ -290,7 +300,7 @@ class Service:
         events = [event for one in waiting for event in one.events]
         try:
             async with self._journal_lock:
-                await _in_thread(self._journal.append, events)
+                await _in_thread(self._journal.append, events, self._flush_every_s == 0)
                 if self._meanwhile is not None:
                     self._meanwhile += events
         except JournalError as error:
@@ -336,6 +346,15 @@ class Service:
                 await _in_thread(self._journal.append, lines, False)
         except JournalError as error:
             log.error("%s", error)
+
+    async def _flush_forever(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._flush_every_s)
+            try:
+                await _in_thread(self._journal.flush)
+            except JournalError as error:
+                self._unflushed.add()
+                log.error("%s", error)
 
     async def _write_forever(self) -> NoReturn:
         while True:
@@ -391,6 +410,7 @@ class Service:
             meanwhile, self._meanwhile = self._meanwhile, None
         lines += catch_up(predictor, meanwhile)
         self._predictor, self._problem = predictor, ""
+        gc.freeze()  # no collection walks the history: it stays until the next bundle
         self._loads.add((("outcome", "served"),))
         log.info("serving %s, history up to %s and events since", bundle.name, predictor.manifest.data_cut)
         if lines:

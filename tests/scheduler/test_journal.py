@@ -142,3 +142,52 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
     kept = [event["n"] for event in _reopened(path)]
     assert kept[: acknowledged + 1] == list(range(acknowledged + 1))
     assert len(kept) <= acknowledged + 2
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the files that were flushed with fdatasync, as they then were."""
+    sizes: list[int] = []
+    real = os.fdatasync
+
+    def flush(file: int) -> None:
+        sizes.append(os.fstat(file).st_size)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", flush)
+    return sizes
+
+
+def test_append_flushes_where_asked_and_flush_does_the_rest(tmp_path: Path, flushed: list[int]) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS[:1], is_flushed=True)
+    first = journal.size_bytes
+    journal.flush()
+    journal.append(EVENTS[1:], is_flushed=False)
+    assert flushed == [first]
+    journal.flush()
+    journal.flush()
+    assert flushed == [first, journal.size_bytes]
+    journal.close()
+
+
+def test_flush_is_of_the_file_that_took_the_journals_place(tmp_path: Path, flushed: list[int]) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS, is_flushed=False)
+    journal.keep(lambda event: event["job_id"] == "3")
+    journal.flush()
+    assert flushed == [journal.size_bytes]
+    journal.close()
+
+
+def test_flush_that_the_disk_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS, is_flushed=False)
+
+    def refuse(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(JournalError, match="may not be on disk \\(Input/output error\\)"):
+        journal.flush()
+    journal.close()

@@ -231,9 +231,12 @@ def test_events_keep_the_history_current(write: Callable[..., Path], serve: Call
     assert service.post("/v1/events", _events(9, CUT_S)[0]) == (200, {"accepted": 1})
 
 
-def test_kill_9_loses_no_acknowledged_event(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+@pytest.mark.parametrize("options", [(), ("--flush-every", "0")], ids=["flushed later", "flushed first"])
+def test_kill_9_loses_no_acknowledged_event(
+    write: Callable[..., Path], serve: Callable[..., Running], options: tuple[str, ...]
+) -> None:
     write("nearest_median")
-    service = serve()
+    service = serve(*options)
     for number in range(3):
         service.post("/v1/events", _events(number, CUT_S + 10_000 * number))
     before = service.post("/v1/predict", NEWCOMER)
