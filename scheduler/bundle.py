@@ -22,15 +22,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runcast.scheduler.errors import BundleDamaged, BundleError, BundleExpired, BundleMismatch, BundleMissing, BundleTooNew
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2 added recipe_version
 CURRENT = "current"
 MANIFEST = "manifest.json"
 KEPT = 3  # the current bundle, the one before for a rollback, and one that a slow reader may still hold
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FIRST_WITH_RECIPE = 2
 _WRITTEN_AT = re.compile(r"\d{8}T\d{6}Z-")
 _CLOCKS = ("calendar", "week", "relative")
 _LIMIT_KINDS = ("hard", "advisory", "absent")
@@ -50,7 +52,8 @@ class Manifest:
     """What a bundle is.
 
     `model_version` names the model (kind, night, start of its hash) and stands in every answer; `registered` is the registry's
-    name and number, None for a baseline, which is not registered. `feature_version` must be the reader's own. Times are ISO 8601
+    name and number, None for a baseline, which is not registered. `feature_version` must be the reader's own, and so must be
+    `recipe_version`, of what the kind makes of features before its models read them; None where it makes nothing. Times are ISO 8601
     in UTC: `data_cut` is the moment up to which the state knows the jobs, `created` when the bundle was written, `valid_until`
     from when it is refused. `clock` and `time_zone` are the cluster's, for the calendar features; `time_limit` says what a job's
     limit means there (hard: forecasts are capped by it; advisory: not; absent: not read); `gpus_tracked` whether no request for
@@ -71,11 +74,13 @@ class Manifest:
     time_limit: str
     gpus_tracked: bool
     files: tuple[File, ...]
+    recipe_version: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("clock", _CLOCKS), ("time_limit", _LIMIT_KINDS)):
             if getattr(self, name) not in allowed:
                 raise BundleDamaged(f"manifest: {name}: expected one of {', '.join(allowed)}, found {getattr(self, name)!r}")
+        _refuse_no_zone(self.time_zone)
         for name in ("data_cut", "created", "valid_until"):
             _refuse_no_moment(name, getattr(self, name))
         for file in self.files:
@@ -129,10 +134,13 @@ def read_manifest(bundle: Path) -> Manifest:
     return _manifest(path, content)
 
 
-def check(bundle: Path, *, feature_version: str, now: datetime, cluster: str | None = None) -> Manifest:
+def check(
+    bundle: Path, *, feature_version: str, now: datetime, recipes: Mapping[str, str] | None = None, cluster: str | None = None
+) -> Manifest:
     """Return the manifest of a bundle that may be served at `now`; raises the BundleError that says why not.
 
-    Reads every file: each must be there with the size and hash stated, and none besides.
+    `recipes` are the reader's recipe versions by kind. Reads every file: each must be there with the size and hash stated, and
+    none besides.
     """
     manifest = read_manifest(bundle)
     if cluster is not None and manifest.cluster != cluster:
@@ -143,6 +151,12 @@ def check(bundle: Path, *, feature_version: str, now: datetime, cluster: str | N
         raise BundleMismatch(
             f"{bundle}: its features are {manifest.feature_version}, this program computes {feature_version}. "
             f"Install the runcast version that wrote it, or export again with this one."
+        )
+    recipe = (recipes or {}).get(manifest.kind)
+    if manifest.format_version >= _FIRST_WITH_RECIPE and manifest.recipe_version != recipe:
+        raise BundleMismatch(
+            f"{bundle}: its {manifest.kind} was made by recipe {manifest.recipe_version}, this program follows {recipe}. "
+            f"Install the runcast version that wrote it, or train and export again with this one."
         )
     if is_expired(manifest, now):
         raise BundleExpired(
@@ -156,7 +170,12 @@ def check(bundle: Path, *, feature_version: str, now: datetime, cluster: str | N
 def check_files(bundle: Path, manifest: Manifest) -> None:
     """Raise BundleDamaged unless the bundle holds exactly the files listed, each with its size and hash."""
     listed = {file.path: file for file in manifest.files}
-    present = {p.relative_to(bundle).as_posix(): p for p in bundle.rglob("*") if p.is_symlink() or not p.is_dir()}
+    folders = {parent.as_posix() for path in listed for parent in PurePosixPath(path).parents}
+    present = {
+        path: p
+        for p in bundle.rglob("*")
+        if (path := p.relative_to(bundle).as_posix()) not in folders or p.is_symlink() or not p.is_dir()
+    }
     if (bundle / MANIFEST).is_symlink():
         raise BundleDamaged(f"{bundle}: {MANIFEST} is a link, not a file of the bundle. {_HOW_TO_MEND}")
     for path in sorted((listed.keys() | present.keys()) - {MANIFEST}):
@@ -255,6 +274,8 @@ def _writer(root: Path) -> Iterator[None]:
 
 
 def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
+    if content["format_version"] < _FIRST_WITH_RECIPE:
+        content = {**content, "recipe_version": None}
     fields = {f.name: f.type for f in dataclasses.fields(Manifest)}
     differing = sorted(content.keys() ^ fields.keys())
     if differing:
@@ -263,13 +284,14 @@ def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
         files = tuple(File(str(f["path"]), str(f["sha256"]), int(f["size_bytes"])) for f in content["files"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BundleDamaged(f"{path}: files: {error!r}. {_HOW_TO_MEND}") from error
-    for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered"}:
+    for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered", "recipe_version"}:
         if not isinstance(content[name], str):
             raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {_HOW_TO_MEND}")
     if not isinstance(content["gpus_tracked"], bool):
         raise BundleDamaged(f"{path}: gpus_tracked: expected true or false, found {content['gpus_tracked']!r}. {_HOW_TO_MEND}")
-    if not isinstance(content["registered"], str | None):
-        raise BundleDamaged(f"{path}: registered: expected text or null, found {content['registered']!r}. {_HOW_TO_MEND}")
+    for name in ("registered", "recipe_version"):
+        if not isinstance(content[name], str | None):
+            raise BundleDamaged(f"{path}: {name}: expected text or null, found {content[name]!r}. {_HOW_TO_MEND}")
     return Manifest(**{**content, "files": files})
 
 
@@ -286,6 +308,15 @@ def _is_plain(path: str) -> bool:
         and ".." not in parts
         and PurePosixPath(path).as_posix() == path
     )
+
+
+def _refuse_no_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # the latter two: a path, a folder
+        raise BundleDamaged(
+            f"manifest: time_zone: {name!r} is not known on this machine; correct it, or install time zone data (tzdata)"
+        ) from None
 
 
 def _refuse_no_moment(name: str, text: str) -> None:

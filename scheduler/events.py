@@ -15,17 +15,22 @@ from runcast.data.states import OPEN_STATES, STATES, canonical_state
 from runcast.scheduler.errors import JobFieldError
 from runcast.scheduler.jobs import read_job, read_time_us
 
+LONGEST_STATE = 100  # characters; the longest word of a scheduler's, with who cancelled the job, is far shorter
+AHEAD_US = 86_400_000_000  # what a clock may be ahead of ours: what is told for later than a day from now never happened
+
 Kind = Literal["submitted", "started", "ended"]
 KINDS: tuple[Kind, ...] = ("submitted", "started", "ended")
 
 _OWN_FIELDS = ("event", "start_time", "end_time", "state")
 
 
-def read_event(told: Mapping[str, Any], cluster: str, time_limit: str = "hard") -> tuple[Kind, dict[str, Any]]:
+def read_event(
+    told: Mapping[str, Any], cluster: str, time_limit: str = "hard", now_us: int | None = None
+) -> tuple[Kind, dict[str, Any]]:
     """Return the kind of event and the job as far as it is told, with its key; raises JobFieldError.
 
-    Times are microseconds since 1970. Of an ended job, `label` and `runtime_s` follow from its state and times as they do in the
-    log: null where it never started.
+    Times are microseconds since 1970; where it is said when now is, none may lie more than a day ahead. Of an ended job, `label`
+    and `runtime_s` follow from its state and times as they do in the log: null where it never started.
     """
     if not isinstance(told, Mapping):
         raise JobFieldError("event", f"expected an object of fields, found {type(told).__name__}")
@@ -39,6 +44,9 @@ def read_event(told: Mapping[str, Any], cluster: str, time_limit: str = "hard") 
     job["job_key"] = job_key(cluster, job)
     for name in ("start_time", "end_time"):
         job[name] = _time(told, name, job["submit_time"])
+    for name in ("submit_time", "start_time", "end_time"):
+        if now_us is not None and job[name] is not None and job[name] > now_us + AHEAD_US:
+            raise JobFieldError(name, f"{str(told[name])[:60]!r} is more than a day ahead of this machine's clock")
     return kind, _READERS[kind](told, job)
 
 
@@ -75,6 +83,8 @@ def _ended(told: Mapping[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         raise JobFieldError("end_time", "is required")
     if not isinstance(state, str) or not state:
         raise JobFieldError("state", "is required: how it ended, in the scheduler's word, e.g. COMPLETED or TIMEOUT")
+    if len(state) > LONGEST_STATE:
+        raise JobFieldError("state", f"is {len(state)} characters long, at most {LONGEST_STATE} are taken")
     if start is not None and end < start:
         raise JobFieldError("end_time", "is before start_time")
     job["state"] = canonical_state(state)

@@ -30,7 +30,7 @@ from runcast.features.state import State
 from runcast.features.table import build
 from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, moment_of, utc_text, write_bundle
 from runcast.scheduler.errors import ParityError
-from runcast.scheduler.predictor import MODEL, STATE, Predictor
+from runcast.scheduler.predictor import MODEL, RECIPES, STATE, Predictor
 from runcast.training.fitting import score_matrix
 from runcast.training.scoring import load_scorer
 
@@ -80,6 +80,7 @@ def pack(
         model_version=model_version,
         registered=registered,
         feature_version=feature_version(),
+        recipe_version=RECIPES.get(scorer.kind),
         data_cut=utc_text(cut),
         created=utc_text(created),
         valid_until=utc_text(created + timedelta(days=cluster.export.valid_days)),

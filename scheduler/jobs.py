@@ -4,10 +4,11 @@ Names are those of the canonical columns known at submission. A field may be mis
 ISO 8601 with an offset, or seconds since 1970. Whatever is wrong is a JobFieldError that names the field.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from runcast.data.columns import BY_NAME, COLUMNS, TIME_LIMIT_KINDS
 from runcast.scheduler.errors import JobFieldError
@@ -38,6 +39,11 @@ SUBMISSION_FIELDS: tuple[Field, ...] = tuple(
 )
 _BY_NAME = {field.name: field for field in SUBMISSION_FIELDS}
 _BLANK: dict[str, Any] = {c.name: None for c in COLUMNS if c.known_at == "submit"}
+
+
+def parse(text: str | bytes) -> Any:
+    """Return what JSON says; raises ValueError (or RecursionError) where it is none, and at NaN and infinities, which JSON has not."""
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def read_job(told: Mapping[str, Any], time_limit: str = "hard") -> dict[str, Any]:
@@ -89,6 +95,10 @@ def read_time_us(name: str, value: Any) -> int:
     if not 0 <= value < LATEST_S:  # also refuses NaN
         raise JobFieldError(name, f"{value!r} is outside 1970 to 2100; is it in seconds?")
     return round(value * 1_000_000)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number; write null for what is not known")
 
 
 def _number(name: str, value: Any) -> float | None:

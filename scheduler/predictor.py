@@ -27,6 +27,7 @@ from runcast.scheduler.bundle import Manifest, check, moment_of, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import read_job
+from runcast.training.candidates import candidates_version
 from runcast.training.one_row import OneRanked, answerer
 from runcast.training.ranked import Ranked
 from runcast.training.running_margin import P90Told, RunningMargin
@@ -34,6 +35,9 @@ from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
 STATE = "state.npz"
+
+#: By kind, the version of what is made of features before the models read them.
+RECIPES = {"runcast": candidates_version()}
 
 
 class Predictor:
@@ -61,7 +65,7 @@ class Predictor:
         """
         bundle = resolve(folder)
         moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
-        manifest = check(bundle, feature_version=feature_version(), now=moment)
+        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment)
         scorer = load_scorer(bundle / MODEL, manifest.feature_version)
         return cls(manifest, scorer, State.load(bundle / STATE))
 

@@ -1,6 +1,6 @@
 """Start the service: a Unix socket, or a port of this machine; another address only with a token.
 
-python -m runcast.scheduler.serve --bundle var/bundles/venus --socket /run/runcast/venus.sock
+runcast serve --bundle var/bundles/venus --socket /run/runcast/venus.sock
 """
 
 import argparse

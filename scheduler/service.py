@@ -27,7 +27,7 @@ from runcast.scheduler.bundle import MANIFEST, is_expired, moment_of, resolve
 from runcast.scheduler.catching_up import Line, catch_up, is_since, tell_on_submission
 from runcast.scheduler.errors import JobFieldError, JournalError
 from runcast.scheduler.events import Kind, job_key, read_event
-from runcast.scheduler.jobs import read_job
+from runcast.scheduler.jobs import parse, read_job
 from runcast.scheduler.journal import Event, Journal
 from runcast.scheduler.metrics import Counter, Histogram, Labels, exposition
 from runcast.scheduler.predictor import Predictor
@@ -222,9 +222,10 @@ class Service:
         predictor = self._serving()
         told, is_many = _one_or_many(body)
         read: list[Read] = []
+        now_us = round(self._clock().timestamp() * 1e6)
         for at, event in enumerate(told):
             try:
-                read.append(read_event(event, predictor.manifest.cluster, predictor.manifest.time_limit))
+                read.append(read_event(event, predictor.manifest.cluster, predictor.manifest.time_limit, now_us))
             except JobFieldError as error:
                 raise _refused_field(error, at if is_many else None) from None
         kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -460,7 +461,7 @@ def _too_large() -> Refusal:
 def _one_or_many(body: bytes) -> tuple[list[Any], bool]:
     """Return the jobs or events of a request, and whether they were a list."""
     try:
-        content = json.loads(body, parse_constant=_refuse_constant)
+        content = parse(body)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
     if not isinstance(content, list):
@@ -468,10 +469,6 @@ def _one_or_many(body: bytes) -> tuple[list[Any], bool]:
     if len(content) > MOST_AT_ONCE:
         raise Refusal(413, f"{len(content)} at once, at most {MOST_AT_ONCE} are taken")
     return content, True
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number; write null for what is not known")
 
 
 def _refused_field(error: JobFieldError, at: int | None) -> Refusal:

@@ -117,12 +117,15 @@ def test_a_job_that_cannot_be_read_gets_an_error_line_and_the_others_their_answe
         "predict",
         "--bundle",
         bundle,
-        given='{"submit_time": "2026-01-12T10:00:00Z"}\n{"submit_time": 1, "cpu_count": "many"}\nrubbish\n',
+        given='{"submit_time": "2026-01-12T10:00:00Z"}\n\n{"submit_time": 1, "cpu_count": "many"}\nrubbish\n'
+        '{"submit_time": 1, "cpu_count": NaN}\n',
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.exit_code == 1
-    assert ["error" in line for line in lines] == [False, True, True]
+    assert [line.get("line") for line in lines] == [None, 3, 4, 5], "lines of the input, blank ones counted"
+    assert ["error" in line for line in lines] == [False, True, True, True]
     assert "cpu_count" in lines[1]["error"]
+    assert "NaN is no JSON number" in lines[3]["error"]
 
 
 def test_replay_writes_one_row_per_test_job_and_predictor(run, home, night):

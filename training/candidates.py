@@ -7,6 +7,7 @@ where the runtime lies within 25 % of it, that is where ln(runtime / value) lies
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from runcast.training.forecast import Floats, Inputs
 
 Floats32 = NDArray[np.float32]
+
+#: Raised when the code below changes its numbers though its constants read the same.
+CODE_VERSION = 1
 
 LOW, HIGH = float(np.log(1 / 1.25)), float(np.log(1 / 0.75))
 #: A tighter window: of two values equally safe within 25 %, the sharper one is the better answer.
@@ -116,6 +120,12 @@ class Candidates:
         found[:, _OVER_ELAPSED] = value[:, None] - self.elapsed[job]
         found[:, _OWN] = self.own[job]
         return exists, found
+
+
+def candidates_version() -> str:
+    """Return the hash of what is drawn and told, 16 hex digits; it changes when any number may."""
+    text = repr((CODE_VERSION, READS, COLUMNS, _OF_SLOT, LOW, HIGH, NEAR))
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def candidates(inputs: Inputs, p50_log: Floats) -> Candidates:

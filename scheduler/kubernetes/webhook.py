@@ -1,6 +1,6 @@
 """A mutating admission webhook: writes the forecast into the annotations of a new pod or job, and always lets it pass.
 
-    python -m runcast.scheduler.kubernetes.webhook --socket /run/runcast/predict.sock --cert tls.crt --key tls.key
+    runcast kubernetes-webhook --socket /run/runcast/predict.sock --cert tls.crt --key tls.key
 
 Annotations are what schedulers and queues of Kubernetes may read without harm: a time limit (`activeDeadlineSeconds`, Kueue's
 max-exec-time label) ends the workload and is never touched. No forecast in time, or none at all: allowed, without a patch, with

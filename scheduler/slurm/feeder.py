@@ -1,7 +1,7 @@
 """Feeds Slurm's accounting to Runcast: as events to the service, and as the nightly log.
 
-    python -m runcast.scheduler.slurm.feeder events --socket /run/runcast/predict.sock --memory /var/lib/runcast/feeder.json
-    python -m runcast.scheduler.slurm.feeder log --folder /var/lib/runcast/log --days 3
+    runcast slurm-feed events --socket /run/runcast/predict.sock --memory /var/lib/runcast/feeder.json
+    runcast slurm-feed log --folder /var/lib/runcast/log --days 3
 
 `events` tells the service what was submitted, started and ended since the pass before; nothing is lost while the service is
 away, and what was told is not told again. `log` writes one file for each day on which jobs ended and one for the jobs that have

@@ -1,6 +1,6 @@
 """Sets what the operator chose on pending jobs through `scontrol update`, where a plugin inside slurmctld is not wanted.
 
-    python -m runcast.scheduler.slurm.scorer --memory /var/lib/runcast/scorer.json --order site_factor --note admin_comment
+    runcast slurm-score --memory /var/lib/runcast/scorer.json --order site_factor --note admin_comment
 
 One pass reads the queue, asks the service for all pending jobs at once, and changes those whose forecast is new or has moved.
 A pass that is run again changes nothing. What was there before is remembered and `--undo` puts it back. The time limit is never

@@ -1,23 +1,23 @@
 """The command `runcast`, and `python -m runcast`.
 
-A scheduler host has the extra `scheduler` only: `runcast serve` works there; every other command needs the extra `pipeline`.
+A scheduler host has the extra `scheduler` only: the commands of host.py work there; every other one needs the extra `pipeline`.
 """
 
 import sys
 
+from runcast.host import HOST_COMMANDS, run_host_command
+
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    if sys.argv[1:2] == ["serve"]:
-        from runcast.scheduler.serve import main as serve
-
-        return serve(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in HOST_COMMANDS:
+        return run_host_command(sys.argv[1], sys.argv[2:])
     try:
         from runcast.cli import main as command_line
     except ModuleNotFoundError as error:
         sys.stderr.write(
-            f"runcast: {error.name} is not installed. On this host only `runcast serve` works; for every other command: "
-            "pip install 'runcast[pipeline]'\n"
+            f"runcast: {error.name} is not installed. On this host only these commands work: {', '.join(HOST_COMMANDS)}; "
+            "for every other one: pip install 'runcast[pipeline]'\n"
         )
         return 1
     command_line()

@@ -20,6 +20,7 @@ from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
 from runcast.data.settings import Settings, read_settings
+from runcast.host import HOST_COMMANDS, run_host_command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -331,30 +332,38 @@ def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> N
 def predict(
     bundle: Annotated[Path, typer.Option("--bundle", help="Folder of the bundle, for example var/bundles/NAME/current.")],
 ) -> None:
-    """Read jobs as JSON lines, write forecasts as JSON lines; a job that cannot be read gets an error line of its own."""
+    """Read jobs as JSON lines, write forecasts as JSON lines; one that cannot be read gets an error line with its line number."""
+    from runcast.scheduler.jobs import parse
     from runcast.scheduler.predictor import Predictor
 
     predictor = Predictor.load(bundle)
     bad = 0
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin, 1):
         if not line.strip():
             continue
         try:
-            answer: dict[str, Any] = predictor.predict(json.loads(line))
+            answer: dict[str, Any] = predictor.predict(parse(line))
         except (RuncastError, ValueError, RecursionError) as error:
-            answer, bad = {"error": str(error)}, bad + 1
+            answer, bad = {"line": number, "error": str(error)}, bad + 1
         sys.stdout.write(json.dumps(answer) + "\n")
     if bad:
         err.print(f"{bad} jobs could not be read")
         raise typer.Exit(1)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
-def serve(context: typer.Context) -> None:
-    """Answer a scheduler from a bundle, on a Unix socket or a port of this machine; `serve --help` lists the options."""
-    from runcast.scheduler.serve import main as serve_until_stopped
+def _host_command(name: str) -> None:
+    """Add a command that a scheduler host has too; it reads its own options."""
 
-    raise typer.Exit(serve_until_stopped(context.args))
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(run_host_command(name, context.args))
+
+    command.__doc__ = f"{HOST_COMMANDS[name].meaning} `{name} --help` lists the options."
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(name, context_settings=settings)(command)
+
+
+for _name in HOST_COMMANDS:
+    _host_command(_name)
 
 
 @app.command()

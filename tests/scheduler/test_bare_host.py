@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from runcast.host import HOST_COMMANDS
+
 ROOT = Path(__file__).parents[2]
 
 #: Runs before anything else in the process: only these distributions can be imported from where packages are installed.
@@ -68,7 +70,32 @@ def test_guard_keeps_the_pipelines_packages_out() -> None:
     assert "pandas is not installed on this host" in _run("import pandas", _packages_of_the_extra()).stderr
 
 
-@pytest.mark.parametrize("kind", ["cart", "gbdt", "nearest_median"])
+@pytest.mark.parametrize("command", HOST_COMMANDS)
+def test_command_of_a_scheduler_host_needs_no_more(command: str) -> None:
+    code = f"""
+    import sys
+    from runcast.__main__ import main
+    sys.argv = ["runcast", {command!r}, "--help"]
+    main()
+    """
+    done = _run(code, _packages_of_the_extra())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: runcast {command}")
+
+
+def test_other_commands_say_what_to_install() -> None:
+    code = """
+    import sys
+    from runcast.__main__ import main
+    sys.argv = ["runcast", "nightly"]
+    sys.exit(main())
+    """
+    done = _run(code, _packages_of_the_extra())
+    assert done.returncode == 1
+    assert "only these commands work: serve, slurm-score, slurm-feed, kubernetes-webhook" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["cart", "gbdt", "runcast", "nearest_median"])
 def test_bundle_is_loaded_and_asked_there(kind: str, make_bundle: Callable[..., Path], tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path, kind, created=datetime.now(UTC))
     code = f"""

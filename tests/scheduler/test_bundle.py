@@ -101,6 +101,7 @@ HARMS: dict[str, tuple[Callable[[Path], None], type[BundleError], str]] = {
     "cut off": (lambda b: _truncate(b / "state.bin"), BundleDamaged, "state.bin: expected 1000 bytes, found 999"),
     "altered": (lambda b: _flip(b / "state.bin"), BundleDamaged, "state.bin: was altered"),
     "missing": (lambda b: (b / "state.bin").unlink(), BundleDamaged, "state.bin is missing"),
+    "stray folder": (lambda b: (b / "model" / "__pycache__").mkdir(), BundleDamaged, "model/__pycache__ does not belong"),
     "unlisted": (lambda b: (b / "model" / "extra.py").write_text("evil"), BundleDamaged, "model/extra.py does not belong"),
     "link": (lambda b: _link_out(b), BundleDamaged, "state.bin does not belong"),
     "manifest edited": (lambda b: _edit_manifest(b), BundleDamaged, "its own hash differs"),
@@ -110,15 +111,20 @@ HARMS: dict[str, tuple[Callable[[Path], None], type[BundleError], str]] = {
     "not text": (lambda b: (b / "manifest.json").write_bytes(b"\xff\xfe"), BundleDamaged, "cannot be read"),
     "no manifest": (lambda b: (b / "manifest.json").unlink(), BundleMissing, "runcast export"),
     "newer format": (
-        lambda b: _rewrite(b, format_version=2),
+        lambda b: _rewrite(b, format_version=3),
         BundleTooNew,
-        "format 2, this program reads up to 1",
+        "format 3, this program reads up to 2",
     ),
     "other cluster": (lambda b: _rewrite(b, cluster="philly"), BundleMismatch, "is of cluster 'philly', expected 'venus'"),
     "other features": (
         lambda b: _rewrite(b, feature_version="features-2"),
         BundleMismatch,
         "features are features-2, this program",
+    ),
+    "other recipe": (
+        lambda b: _rewrite(b, recipe_version="recipe-2"),
+        BundleMismatch,
+        "its gbdt was made by recipe recipe-2, this program follows None",
     ),
     "expired": (lambda b: _rewrite(b, valid_until="2026-11-30T12:00:00Z"), BundleExpired, "valid until 2026-11-30T12:00:00Z"),
 }
@@ -139,6 +145,9 @@ def test_bundle_that_must_not_be_served_is_refused(
     [
         ({"valid_until": "tomorrow"}, "valid_until: 'tomorrow' is not a time"),
         ({"data_cut": "2026-11-29T16:00:00"}, "data_cut: .* has no time zone"),
+        ({"time_zone": "Europe/Atlantis"}, "time_zone: 'Europe/Atlantis' is not known"),
+        ({"time_zone": "../../etc/passwd"}, "time_zone: .* is not known"),
+        ({"time_zone": ""}, "time_zone: '' is not known"),
         ({"clock": "sundial"}, "clock: expected one of calendar, week, relative"),
         ({"time_limit": "soft"}, "time_limit: expected one of"),
     ],
@@ -291,3 +300,10 @@ def test_links_in_a_circle_are_a_named_error(tmp_path: Path) -> None:
     (tmp_path / "current").symlink_to("current")
     with pytest.raises(BundleError):
         read_manifest(resolve(tmp_path))
+
+
+def test_recipe_of_the_kind_must_be_the_readers_own(tmp_path: Path, content: Path) -> None:
+    bundle = write_bundle(tmp_path, content, dataclasses.replace(MANIFEST, kind="runcast", recipe_version="r1"))
+    assert _check(bundle, recipes={"runcast": "r1"}).recipe_version == "r1"
+    with pytest.raises(BundleMismatch, match="its runcast was made by recipe r1, this program follows r2"):
+        _check(bundle, recipes={"runcast": "r2"})

@@ -55,6 +55,7 @@ def test_ended(state: str, start: int | None, canonical: str, label: str, runtim
         ({"event": "ended", **JOB, "state": "COMPLETED"}, "end_time", "is required"),
         ({"event": "ended", **JOB, "end_time": END}, "state", "is required"),
         ({"event": "ended", **JOB, "end_time": END, "state": "RUNNING"}, "state", "has not ended"),
+        ({"event": "ended", **JOB, "end_time": END, "state": "F" * 101}, "state", "is 101 characters long, at most 100"),
         ({"event": "ended", **JOB, "start_time": END, "end_time": START, "state": "FAILED"}, "end_time", "is before start_time"),
         (
             {"event": "ended", **JOB, "end_time": END, "state": "FAILED", "runtime_s": 5},
@@ -66,4 +67,29 @@ def test_ended(state: str, start: int | None, canonical: str, label: str, runtim
 def test_wrong_field_is_named(told: Any, field: str, why: str) -> None:
     with pytest.raises(JobFieldError, match=why) as caught:
         read_event(told, "venus")
+    assert caught.value.field == field
+
+
+DAY_S = 86_400
+NOW_S = 1_598_918_400 + 10 * DAY_S
+
+
+@pytest.mark.parametrize(
+    ("told", "field"),
+    [
+        ({"event": "submitted", "job_id": "1", "submit_time": NOW_S + DAY_S + 0.000001}, "submit_time"),
+        ({"event": "submitted", "job_id": "1", "submit_time": NOW_S + DAY_S}, None),
+        ({"event": "started", **JOB, "start_time": NOW_S + 2 * DAY_S}, "start_time"),
+        ({"event": "ended", **JOB, "start_time": START, "end_time": "2099-12-31T00:00:00Z", "state": "COMPLETED"}, "end_time"),
+        ({"event": "ended", **JOB, "start_time": START, "end_time": NOW_S + DAY_S, "state": "COMPLETED"}, None),
+    ],
+    ids=["submitted", "a clock a day ahead", "started", "ended", "ended within the day"],
+)
+def test_what_lies_more_than_a_day_ahead_never_happened(told: dict[str, Any], field: str | None) -> None:
+    read_event(told, "venus")  # nobody says when now is
+    if field is None:
+        read_event(told, "venus", now_us=NOW_S * 1_000_000)
+        return
+    with pytest.raises(JobFieldError, match="more than a day ahead") as caught:
+        read_event(told, "venus", now_us=NOW_S * 1_000_000)
     assert caught.value.field == field

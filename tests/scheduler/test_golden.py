@@ -9,7 +9,7 @@ import pytest
 from runcast.features.catalog import feature_version
 from runcast.scheduler.bundle import check, read_manifest
 from runcast.scheduler.errors import BundleMismatch
-from runcast.scheduler.predictor import Predictor
+from runcast.scheduler.predictor import RECIPES, Predictor
 
 GOLDEN = sorted(p for p in (Path(__file__).parent / "golden").glob("format-*/*") if p.is_dir())
 WRITTEN = datetime(2026, 4, 1, tzinfo=UTC)
@@ -18,14 +18,17 @@ pytestmark = pytest.mark.parametrize("bundle", GOLDEN, ids=[f"{p.parent.name}/{p
 
 
 def test_format_is_understood_and_the_bundle_whole(bundle: Path) -> None:
-    manifest = check(bundle, feature_version=read_manifest(bundle).feature_version, now=WRITTEN, cluster="bench")
+    stated = read_manifest(bundle)
+    recipes = {} if stated.recipe_version is None else {stated.kind: stated.recipe_version}
+    manifest = check(bundle, feature_version=stated.feature_version, recipes=recipes, now=WRITTEN, cluster="bench")
     assert f"format-{manifest.format_version}" == bundle.parent.name
     assert manifest.model_version == f"{bundle.name}-golden"
 
 
-def test_answers_are_what_they_were_or_the_features_are_said_to_differ(bundle: Path) -> None:
-    if read_manifest(bundle).feature_version != feature_version():
-        with pytest.raises(BundleMismatch, match="its features are"):
+def test_answers_are_what_they_were_or_the_features_or_the_recipe_are_said_to_differ(bundle: Path) -> None:
+    stated = read_manifest(bundle)
+    if (stated.feature_version, stated.recipe_version) != (feature_version(), RECIPES.get(stated.kind)):
+        with pytest.raises(BundleMismatch, match=r"its features are|was made by recipe"):
             Predictor.load(bundle, now=WRITTEN)
         return
     predictor = Predictor.load(bundle, now=WRITTEN)

@@ -21,9 +21,14 @@ from runcast.training.fitting import fit_at, score_matrix
 from runcast.training.scoring import ModelCard, Scorer, load_scorer, save_scorer
 
 HERE = Path(__file__).parent
-KINDS = ("cart", "gbdt", "nearest_median")
+KINDS = ("cart", "gbdt", "runcast", "nearest_median")
 TRAINING = Training.model_validate(
-    {"min_jobs": 20, "gbdt": {"trees": 3, "leaves": 4, "min_data_in_leaf": 5}, "cart": {"min_samples_leaf": 5}}
+    {
+        "min_jobs": 20,
+        "gbdt": {"trees": 3, "leaves": 4, "min_data_in_leaf": 5},
+        "cart": {"min_samples_leaf": 5},
+        "runcast": {"trees": 3, "leaves": 4, "min_data_in_leaf": 5},
+    }
 )
 
 
