@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from runcast.cli import app
 from runcast.data.cluster import Training
-from runcast.evaluation.errors import OutsideCheckFailed, PageWithoutMarks
-from runcast.evaluation.studies import page
+from runcast.evaluation.errors import OutsideCheckFailed, PageWithoutMarks, UnreadablePredictions
+from runcast.evaluation.studies import cadence, censoring, page
 from runcast.evaluation.studies.ablation import ablate, family_of
-from runcast.evaluation.studies.cadence import compare_cadences, compared_weeks
-from runcast.evaluation.studies.censoring import busiest_cut, probe, weighted
 from runcast.evaluation.studies.kept import find_or_keep
 from runcast.evaluation.studies.outside import search
 from runcast.evaluation.studies.trust import trust
@@ -119,12 +119,13 @@ def test_compared_weeks_are_spread_and_the_last_is_at_the_end() -> None:
     first = 1_704_103_200_000_000  # Monday 1 January 2024, 10:00
     submit_us = np.array([first, first + 30 * DAY_US])  # midnights from 2 to 31 January: 30, the last week begins on the 24th
     midnight = 1_704_153_600_000_000  # 2 January
-    found = compared_weeks(submit_us, UTC, 2)
+    found = cadence.compared_weeks(submit_us, UTC, 2)
     assert [[(at - midnight) / DAY_US for at in (one[0], one[-1])] for one in found] == [[11, 18], [22, 29]]
-    assert compared_weeks(submit_us[:1], UTC, 2) == []
+    assert cadence.compared_weeks(submit_us[:1], UTC, 2) == []
 
 
-def test_retraining_helps_where_work_changes_and_costs_nothing_where_it_does_not(make_canonical) -> None:
+def test_retraining_and_a_short_window_help_where_work_changes(make_canonical, monkeypatch) -> None:
+    monkeypatch.setattr(cadence, "WINDOWS_DAYS", (30, None))
     # Every job is nobody's, and of one size: what can be learned is the hour's level, which jumps tenfold in the last fifth.
     count = 2000
     submit_s = np.sort(np.random.default_rng(2).uniform(0, 150 * 86_400, count)).round()
@@ -136,13 +137,13 @@ def test_retraining_helps_where_work_changes_and_costs_nothing_where_it_does_not
         runtime_s=runtime_s, attempts=1,
     )  # fmt: skip
     matrix = build(log, "calendar", "UTC")
-    found = compare_cadences(matrix, TRAINING, 0.2, UTC)
+    found = cadence.compare_cadences(matrix, TRAINING, 0.2, UTC, weeks=1)
     rows = {(row["window_days"], row["cadence"]): row for row in found["rows"]}
-    assert len(rows) == 12
+    assert len(rows) == 6
     assert rows[30, "nightly"]["error_factor"] < 1.3  # knows nothing but the new level by the last weeks
     assert rows[None, "once"]["error_factor"] > rows[None, "nightly"]["error_factor"]
     assert rows[None, "nightly"]["times"] == {"times": 1.0, "low": 1.0, "high": 1.0}
-    assert rows[30, "nightly"]["learned"] < rows[90, "nightly"]["learned"] < rows[None, "nightly"]["learned"]
+    assert rows[30, "nightly"]["learned"] < rows[None, "nightly"]["learned"]
 
 
 # --- jobs that still run
@@ -166,7 +167,7 @@ def test_the_busiest_cut_is_the_midnight_with_most_long_jobs_running(make_canoni
         "calendar",
         "UTC",
     )  # fmt: skip
-    day = pd.Timestamp(busiest_cut(matrix, UTC), unit="us", tz="UTC") - pd.Timestamp("2024-03-04", tz="UTC")
+    day = pd.Timestamp(censoring.busiest_cut(matrix, UTC), unit="us", tz="UTC") - pd.Timestamp("2024-03-04", tz="UTC")
     assert day == pd.Timedelta(days=41)
 
 
@@ -175,7 +176,7 @@ def test_weights_are_one_over_the_chance_of_having_been_seen_to_the_end() -> Non
     # of being watched for longer than 4 is (1 - 1/3)(1 - 1/2) = 1/3: the job of 6 s stands for three, the one of 2 s for itself.
     start = np.array([0, 6, 6, 0]) * 1_000_000
     end = np.array([2, 99, 99, 6]) * 1_000_000
-    found = weighted(start, end, np.array([0, 3, 1, 2]), 10_000_000)
+    found = censoring.weighted(start, end, np.array([0, 3, 1, 2]), 10_000_000)
     assert found.tolist() == [0, 3, 3, 3]
 
 
@@ -184,7 +185,7 @@ def test_weights_sum_to_all_that_began_and_never_drop_a_job(jobs: list[tuple[int
     start = np.array([one for one, _ in jobs]) * 1_000_000
     end = start + np.array([one for _, one in jobs]) * 1_000_000
     order = np.argsort(end, kind="stable")
-    found = weighted(start, end, order, 45_000_000)
+    found = censoring.weighted(start, end, order, 45_000_000)
     began, ended = start < 45_000_000, end < 45_000_000
     assert set(found.tolist()) == set(np.flatnonzero(ended).tolist())
     if ended.any() and (np.minimum(end, 45_000_000) - start)[began].max() in (end - start)[ended]:
@@ -194,8 +195,9 @@ def test_weights_sum_to_all_that_began_and_never_drop_a_job(jobs: list[tuple[int
             assert len(found) == pytest.approx(began.sum(), abs=1)
 
 
-def test_the_yardstick_does_not_differ_from_itself_and_the_cut_leaves_out_the_running(make_log) -> None:
-    found = probe(build(make_log(jobs=1200, days=40), "calendar", "UTC"), TRAINING, UTC, None)
+def test_the_yardstick_does_not_differ_from_itself_and_the_cut_leaves_out_the_running(make_log, monkeypatch) -> None:
+    monkeypatch.setattr(censoring, "SEEDS", 1)
+    found = censoring.probe(build(make_log(jobs=900, days=30), "calendar", "UTC"), TRAINING, UTC, None)
     ways = found["ways"]
     assert set(ways["yardstick"]["against_yardstick"]["all"].values()) == {0.0}
     assert ways["ended jobs"]["jobs"] == found["known"] == ways["yardstick"]["jobs"] - found["running"]
@@ -267,3 +269,49 @@ def test_calibration_and_weekly_coverage_by_hand() -> None:
     assert (found["weeks_good"], found["covered"]) == (0.0, 0.75)
     assert found["width"] == pytest.approx(2.0)
     assert json.loads(json.dumps(found))["curve"][0][-1] == 1.0
+
+
+# --- the command
+
+
+PAGE = "".join(f"<!-- measured: {name} -->\n<!-- end: {name} -->\n" for name in ("ablation", "worth"))
+
+
+@pytest.fixture
+def small_log(tmp_path: Path, monkeypatch) -> Path:
+    """A home with the cluster file of a small log: each user's jobs run as long as ever, limits say nothing."""
+    rng = np.random.default_rng(5)
+    lines = ["; UnixStartTime: 1767225600"]
+    for number, user in enumerate(rng.integers(1, 5, 400)):
+        lines.append(f"{number + 1} {number * 3600} 5 {60 * 4**user} 1 -1 -1 1 86400 -1 1 {user} 1 {user} 1 1 -1 -1")
+    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    (tmp_path / "clusters").mkdir()
+    text = f'source: {{format: swf, paths: ["{tmp_path / "log.swf"}"]}}\ntime_zone: UTC\ntraining: {{min_jobs: 50}}\n'
+    (tmp_path / "clusters" / "small.yaml").write_text(text)
+    (tmp_path / "page.md").write_text(PAGE)
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(tmp_path / "clusters"))
+    return tmp_path
+
+
+def test_a_study_writes_its_section_and_figure_the_same_again(small_log: Path) -> None:
+    words = ["study", "ablation", "small", "--page", str(small_log / "page.md")]
+    files = [small_log / "page.md", small_log / "figures" / "ablation.svg"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    first = [path.read_bytes() for path in files]
+    assert b"| | history |" in first[0]
+    assert b"<!-- measured: worth -->\n<!-- end: worth -->" in first[0]
+    assert CliRunner().invoke(app, [*words, "--again"], catch_exceptions=False).exit_code == 0
+    assert [path.read_bytes() for path in files] == first
+
+
+def test_worth_asks_for_the_replays_first(small_log: Path) -> None:
+    with pytest.raises(UnreadablePredictions, match="runcast accuracy small"):
+        CliRunner().invoke(app, ["study", "worth", "small", "--page", str(small_log / "page.md")], catch_exceptions=False)
+
+
+def test_an_unknown_study_is_refused(small_log: Path) -> None:
+    done = CliRunner().invoke(app, ["study", "astrology"])
+    assert done.exit_code == 2
+    assert "no study 'astrology'" in done.output
+    assert "censoring" in done.output
