@@ -1,5 +1,6 @@
 """The studies' pictures, from what was found in each log: equal findings give equal bytes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ def draw_ablation(found: Findings, families: Sequence[str]) -> str:
         _heat(
             right,
             alone,
-            ["" if np.isnan(one) else f"{one:.0%}".replace("%", " %") for one in alone.flat],
+            ["" if np.isnan(one) else f"{round(100 * one)} %" for one in alone.flat],
             _ALONE,
             np.zeros(cost.shape, bool),
         )
@@ -60,7 +61,7 @@ def draw_ablation(found: Findings, families: Sequence[str]) -> str:
         for axes in (left, right):
             axes.set_xticks(range(len(families)), families, rotation=35, ha="right", rotation_mode="anchor")
             axes.set_yticks(range(len(logs)), logs)
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def draw_cadence(found: Findings) -> str:
@@ -77,7 +78,7 @@ def draw_cadence(found: Findings) -> str:
             _factors(axes)
             axes.legend(fontsize=8)
         figure.supylabel("error factor", fontsize=9.5)
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def draw_censoring(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -104,7 +105,7 @@ def draw_censoring(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
         every[0].legend(fontsize=7, loc="upper left")
         figure.supylabel("answers against the yardstick's", fontsize=9.5)
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def draw_risk_coverages(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
@@ -122,7 +123,7 @@ def draw_risk_coverages(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
             axes.set(xlim=(0, 1), ylim=(0, min(1.0, max(0.25, 1.1 * top))))
             _percents(axes, "xy")
         _legend(figure, panels)
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def draw_calibrations(found: Findings) -> str:
@@ -135,7 +136,7 @@ def draw_calibrations(found: Findings) -> str:
             axes.plot(said, right, color=COLOURS["runcast"], marker="o", ms=3.5, lw=1.6)
             axes.set(xlim=(0, 1), ylim=(0, 1))
             _percents(axes, "xy")
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def draw_p90_weeks(found: Findings) -> str:
@@ -150,8 +151,9 @@ def draw_p90_weeks(found: Findings) -> str:
                 shares = [share for _, share in one["weeks"]]
                 axes.plot(at, shares, color=COLOURS["runcast"], marker="o", ms=2.5, lw=1.2)
                 axes.set_ylim(min(0.6, *shares), 1.005)
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             _percents(axes, "y")
-        return svg_text(figure)
+        return _compact(figure)
 
 
 #: Policies from the top of the figure down, in words.
@@ -194,7 +196,7 @@ def draw_worth(found: Findings) -> str:
         ]
         figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=8)
         figure.supxlabel("over EASY with the users' limits (where there are none: FIFO)", fontsize=9)
-        return svg_text(figure)
+        return _compact(figure)
 
 
 def _small(logs: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
@@ -221,7 +223,14 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
 
 def _percents(axes: Axes, which: str) -> None:
     for one in which:
-        (axes.xaxis if one == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1, decimals=0))
+        axis = axes.xaxis if one == "x" else axes.yaxis
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+
+
+def _compact(figure: Figure) -> str:
+    """Return the figure as SVG with coordinates to a thousandth of a point: a third less to keep in a repository."""
+    return re.sub(r"(\.\d{3})\d+", r"\1", svg_text(figure))
 
 
 def _heat(axes: Axes, shade: Floats, texts: Sequence[str], colours: LinearSegmentedColormap, bold: Any) -> None:

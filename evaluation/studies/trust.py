@@ -19,7 +19,7 @@ GROUPS = 10
 WEEK_JOBS = 100
 #: Where p90's coverage should lie in each week.
 WEEKLY = (0.85, 0.95)
-CURVE_POINTS = 80
+CURVE_POINTS = 40
 
 
 def trust(

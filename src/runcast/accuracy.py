@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from runcast.evaluation.report import write_atomically
 from runcast.evaluation.studies.figures import draw_calibrations, draw_p90_weeks, draw_risk_coverages
 from runcast.evaluation.studies.kept import Replays
-from runcast.evaluation.studies.trust import WEEK_JOBS, WEEKLY, trust
+from runcast.evaluation.studies.trust import GROUPS, WEEK_JOBS, WEEKLY, trust
 
 Document = Mapping[str, Any]
 
@@ -156,8 +156,8 @@ def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "## Is its word to be taken?",
         "",
         f"Confidence is `{OURS}`'s own chance of being within 25 %. The gap is the mean distance between the confidence given and the share "
-        f"that was right, over {10} groups of jobs of rising confidence. p90 should cover nine tenths, and between {WEEKLY[0]:.0%} and "
-        f"{WEEKLY[1]:.0%} in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50.",
+        f"that was right, over {GROUPS} groups of jobs of rising confidence. p90 should cover nine tenths, and between {100 * WEEKLY[0]:.0f} and "
+        f"{100 * WEEKLY[1]:.0f} % in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50.",
         "",
         "| log | mean confidence | right | gap | p90 covers | weeks within | worst week | width |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
