@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pools import POOL
+
 from runcast.data.settings import Settings
 
 
@@ -22,6 +24,7 @@ def airflow_environment(settings: Settings, environment: Mapping[str, str]) -> d
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "RUNCAST_HOME": str(settings.home),
         "RUNCAST_CLUSTERS": str(settings.clusters),
+        "RUNCAST_POOL": POOL,  # whoever takes these settings makes it: see pools.py
         "OMP_NUM_THREADS": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }

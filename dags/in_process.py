@@ -56,8 +56,9 @@ def main() -> int:
 
     # The DAGs and their assets are written once, before the nights: two processes that both find them missing would collide.
     with console.status("preparing Airflow's database"), (logs / "db.log").open("wb") as sink:
-        for words in (["db", "migrate"], ["dags", "reserialize"]):
-            subprocess.run([sys.executable, "-m", "airflow", *words], check=True, stdout=sink, stderr=sink)
+        pools = str(Path(__file__).with_name("pools.py"))
+        for words in (["-m", "airflow", "db", "migrate"], [pools], ["-m", "airflow", "dags", "reserialize"]):
+            subprocess.run([sys.executable, *words], check=True, stdout=sink, stderr=sink)
     console.print(f"Running the night of {day} in Airflow: ingest, quality, features, train, evaluate, register, promote, export")
     with console.status("about two minutes on two cores"), ThreadPoolExecutor(os.cpu_count()) as pool:
         done = list(pool.map(lambda name: night_beside(name, day, logs / f"nightly_{name}.log"), names))

@@ -12,6 +12,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
 
 from environment import airflow_environment
 
@@ -29,8 +31,11 @@ def is_up(url: str) -> bool:
         return False
 
 
-def start() -> dict[str, subprocess.Popen[bytes]]:
-    """Start every server, each in a process group of its own so that Ctrl-C reaches only this process."""
+SERVERS = ("mlflow", "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+
+
+def start(names: Sequence[str] = SERVERS) -> dict[str, subprocess.Popen[bytes]]:
+    """Start the servers named, each in a process group of its own so that Ctrl-C reaches only this process."""
     settings = read_settings()
     environment = airflow_environment(settings, os.environ) | {
         "AIRFLOW__API__PORT": str(AIRFLOW_PORT),
@@ -40,7 +45,8 @@ def start() -> dict[str, subprocess.Popen[bytes]]:
     logs = settings.home / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with (logs / "airflow-db.log").open("ab") as log:
-        subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, stdout=log, stderr=log, check=True)
+        for words in (["-m", "airflow", "db", "migrate"], [str(Path(__file__).with_name("pools.py"))]):
+            subprocess.run([sys.executable, *words], env=environment, stdout=log, stderr=log, check=True)
     store = ["--backend-store-uri", settings.tracking_uri, "--default-artifact-root", (settings.home / "mlartifacts").as_uri()]
     commands = {
         "mlflow": ["mlflow", "server", *store, "--host", "127.0.0.1", "--port", str(MLFLOW_PORT), "--workers", "1"],
@@ -50,10 +56,10 @@ def start() -> dict[str, subprocess.Popen[bytes]]:
         "airflow-triggerer": ["airflow", "triggerer", "--skip-serve-logs"],
     }
     servers = {}
-    for name, words in commands.items():
+    for name in names:
         with (logs / f"{name}.log").open("ab") as log:
             servers[name] = subprocess.Popen(
-                [sys.executable, "-m", *words], env=environment, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", *commands[name]], env=environment, stdout=log, stderr=log, start_new_session=True
             )
     return servers
 

@@ -26,8 +26,10 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     }
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
+    sys.path.insert(0, str(DAGS))  # as Airflow itself does for the folder of a bundle
     subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)
     yield home
+    sys.path.remove(str(DAGS))
     for name, value in before.items():
         if value is None:
             del os.environ[name]

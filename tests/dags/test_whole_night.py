@@ -1,4 +1,4 @@
-"""Whole nights run by Airflow itself (`dag.test`): what the DAG leaves behind, and what stops it."""
+"""Whole runs by Airflow itself (`dag.test`): what a DAG leaves behind, and what stops it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CLUSTER = """
 source: {format: swf, paths: ["%s"]}
 time_zone: Europe/Stockholm
 schedule: "30 2 * * *"
-training: {min_jobs: 100, gbdt: {trees: 20}}
+training: {min_jobs: 100, gbdt: {trees: 20}, runcast: {trees: 9, leaves: 7, scored_rows: 500}}
 evaluation: {min_test_jobs: 30}
 """
 
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture
-def cluster_dag(airflow_home, tmp_path, monkeypatch):
-    """Write a made-up log of 800 jobs over ten days (not the first day of it, if told so) and return its DAG."""
+def dags(airflow_home, tmp_path, monkeypatch):
+    """Write a made-up log of 800 jobs over ten days and return the DAGs of its cluster by name."""
     from airflow.dag_processing.dagbag import DagBag
 
     draw = np.random.default_rng(11)
@@ -40,25 +40,48 @@ def cluster_dag(airflow_home, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))
     monkeypatch.setenv("RUNCAST_CLUSTERS", str(tmp_path / "clusters"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return DagBag(dag_folder=str(DAGS)).dags["nightly_tiny"]
+    return DagBag(dag_folder=str(DAGS)).dags
 
 
-def test_a_night_in_airflow_leaves_what_the_command_line_does(cluster_dag):
-    run = cluster_dag.test(run_conf={"date": "2026-01-09"})
+def states(run) -> dict[str, str]:
+    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+
+
+def test_a_night_in_airflow_leaves_what_the_command_line_does(dags):
+    run = dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"})
     assert run.state == "success"
     settings = read_settings()
     records = read_night(settings, "tiny", "2026-01-09")
     assert list(records) == [stage.name for stage in STAGES]
     assert (settings.bundles / "tiny" / "current").readlink().name == Path(records["export"]["bundle"]).name
     assert records["ingest"]["last"] == "2026-01-09"
+    # Beside the nights, on what that one left; the replay and the upkeep find nothing to stop them.
+    assert dags["weekly_tiny"].test(run_conf={"date": "2026-01-09"}).state == "success"
+    assert (settings.home / "replay" / "tiny" / "2026-01-09" / "report.html").exists()
+    assert states(dags["retention_tiny"].test(run_conf={"dry_run": True})) == {"check_lake": "success", "prune": "success"}
 
 
-def test_a_log_that_is_gone_fails_the_first_stage_without_another_try(cluster_dag, tmp_path):
+def test_a_log_that_is_gone_fails_the_first_stage_without_another_try(dags, tmp_path):
     (tmp_path / "log.swf").unlink()
-    run = cluster_dag.test(run_conf={"date": "2026-01-09"})
-    states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+    run = dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"})
+    found = states(run)
     assert run.state == "failed"
-    assert states["which_day"] == "success"
-    assert states["ingest"] == "failed"
-    assert {states[stage.name] for stage in STAGES[1:]} == {"upstream_failed"}
+    assert found["which_day"] == "success"
+    assert found["ingest"] == "failed"
+    assert {found[stage.name] for stage in STAGES[1:]} == {"upstream_failed"}
     assert not (tmp_path / "var" / "bundles").exists()
+
+
+def test_a_day_that_has_not_begun_fails_before_anything_is_read(dags, tmp_path):
+    found = states(dags["nightly_tiny"].test(run_conf={"date": "2999-01-01"}))
+    assert found["which_day"] == "failed"
+    assert {state for task, state in found.items() if task != "which_day"} == {"upstream_failed"}
+    assert not (tmp_path / "var").exists()
+
+
+def test_live_accuracy_of_a_cluster_that_keeps_no_forecasts_is_skipped_not_failed(dags, capsys):
+    """As an asset's event starts it: without a logical date and an interval; here without events, so it looks at yesterday."""
+    run = dags["live_accuracy_tiny"].test(logical_date=None)
+    assert (run.logical_date, str(run.state)) == (None, "success")
+    assert states(run) == {"which_days": "success", "look": "skipped"}
+    assert "Name the files of `runcast serve` as export.served" in capsys.readouterr().out

@@ -1,0 +1,190 @@
+"""Airflow itself, driven as people drive it: servers on loopback, a backfill of three nights asked for over the REST API.
+
+The nights are asked for backwards, and what they leave is compared with a home in which the same nights ran in their turn.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runcast.data.lake import Lake
+from runcast.data.settings import Settings, read_settings
+from runcast.night import nights
+from runcast.registry.models import champion, versions
+from runcast.registry.store import open_store
+from runcast.scheduler.bundle import read_manifest, resolve
+from runcast.training.kinds import MODELS
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+DAYS = ["2026-01-07", "2026-01-08", "2026-01-09"]
+CLUSTER = """
+source: {format: swf, paths: ["%s"]}
+time_zone: Europe/Stockholm
+schedule: "30 2 * * *"
+training: {min_jobs: 100, gbdt: {trees: 10, leaves: 7}, runcast: {trees: 9, leaves: 7, scored_rows: 500}}
+evaluation: {min_test_jobs: 30, gates: []}
+"""
+PATIENCE_S = 900  # on a machine with other work; two idle cores need two minutes
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cluster file, and its made-up log of 500 jobs over ten days."""
+    folder = tmp_path_factory.mktemp("clusters")
+    draw = np.random.default_rng(5)
+    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
+    for number in range(500):
+        user = int(draw.integers(1, 5))
+        lines.append(
+            f"{number + 1} {number * 1728} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
+        )
+    (folder / "log.swf").write_text("\n".join(lines) + "\n")
+    (folder / "tiny.yaml").write_text(CLUSTER % (folder / "log.swf"))
+    return folder
+
+
+def environment(clusters: Path, home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "MLFLOW", "RUNCAST"))}
+    return {**kept, "RUNCAST_HOME": str(home), "RUNCAST_CLUSTERS": str(clusters), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def in_turn(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A home in which the command line ran the nights one after the other."""
+    home = tmp_path_factory.mktemp("in_turn")
+    told = environment(clusters, home)
+    for day in DAYS:
+        words = ["-m", "runcast", "nightly", "--cluster", "tiny", "--date", day]
+        subprocess.run([sys.executable, *words], env=told, check=True, capture_output=True)
+    return read_settings(told)
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def airflow(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Ask]]:
+    """The parts of Airflow that `make ui` starts, and a function that asks its REST API; all stopped by their ids at the end."""
+    home = tmp_path_factory.mktemp("airflow")
+    told = environment(clusters, home) | {
+        "RUNCAST_AIRFLOW_PORT": str(free_port()),
+        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",  # only what is asked for: no night of yesterday
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("AIRFLOW", "MLFLOW", "RUNCAST")):
+                patch.delenv(name)
+        for name, value in told.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(DAGS)
+        patch.delitem(sys.modules, "local_ui", raising=False)
+        import local_ui
+
+        servers = local_ui.start(["airflow-api-server", "airflow-scheduler", "airflow-dag-processor"])
+        try:
+            yield read_settings(told), client(local_ui.AIRFLOW_PORT, servers)
+        finally:
+            local_ui.stop(servers)
+            assert all(server.poll() is not None for server in servers.values())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def client(port: int, servers: dict[str, subprocess.Popen[bytes]]) -> Ask:
+    """Return a function that sends a request and returns the answer's JSON, once the server is there and has given a token."""
+    root, headers = f"http://127.0.0.1:{port}", {"Content-Type": "application/json"}
+
+    def ask(method: str, path: str, content: Any = None) -> Any:
+        dead = [name for name, server in servers.items() if server.poll() is not None]
+        assert not dead, f"{dead} stopped by itself"
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(root + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    headers["Authorization"] = "Bearer " + until(lambda: ask("GET", "/auth/token"))["access_token"]
+    return ask
+
+
+def until(find: Callable[[], Any]) -> Any:
+    """Return what `find` returns once it is true; the server may not answer yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            if found := find():
+                return found
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code not in (404, 503):
+                raise
+        assert time.monotonic() < deadline, "nothing came of it in time"
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def backfilled(airflow: tuple[Settings, Ask]) -> tuple[Settings, list[dict[str, Any]]]:
+    """The home after a backfill of the three nights, the last night first; and its runs in the order they began."""
+    settings, ask = airflow
+    until(lambda: ask("GET", "/api/v2/dags/nightly_tiny"))
+    asked = {
+        "dag_id": "nightly_tiny",
+        "from_date": f"{DAYS[0]}T00:00:00+01:00",
+        "to_date": "2026-01-09T23:00:00+01:00",
+        "run_backwards": True,
+        "max_active_runs": 1,
+    }
+    ask("POST", "/api/v2/backfills", asked)
+    ask("PATCH", "/api/v2/dags/nightly_tiny", {"is_paused": False})
+
+    def ended() -> list[dict[str, Any]]:
+        runs = ask("GET", "/api/v2/dags/nightly_tiny/dagRuns?order_by=start_date")["dag_runs"]
+        return runs if len(runs) >= len(DAYS) and all(run["state"] in ("success", "failed") for run in runs) else []
+
+    return settings, until(ended)
+
+
+def test_every_night_of_the_backfill_succeeds_the_last_one_first(backfilled: tuple[Settings, list[dict[str, Any]]]) -> None:
+    settings, runs = backfilled
+    assert [(run["run_type"], run["state"]) for run in runs] == [("backfill", "success")] * 3
+    begun = [run["logical_date"] for run in runs]
+    assert begun == sorted(begun, reverse=True)
+    assert nights(settings, "tiny") == DAYS
+
+
+def test_the_lake_is_that_of_nights_in_their_turn(backfilled: tuple[Settings, list[dict[str, Any]]], in_turn: Settings) -> None:
+    lake, other = Lake(backfilled[0].lake), Lake(in_turn.lake)
+    assert lake.fingerprint("tiny") == other.fingerprint("tiny")
+    assert lake.read_rejects("tiny").equals(other.read_rejects("tiny"))
+    assert lake.verify("tiny")[1] == []
+
+
+def test_champions_and_what_serves_are_those_of_nights_in_their_turn(
+    backfilled: tuple[Settings, list[dict[str, Any]]], in_turn: Settings
+) -> None:
+    def ends(settings: Settings) -> dict[str, Any]:
+        store, bundle = open_store(settings), read_manifest(resolve(settings.bundles / "tiny"))
+        standing = {kind: champion(store, "tiny", kind) for kind in MODELS}
+        return {
+            "champions": {kind: (one.night, one.model_sha256) for kind, one in standing.items()},
+            "nights": {kind: sorted(v.night for v in versions(store, f"runcast-tiny-{kind}")) for kind in MODELS},
+            "serves": (bundle.model_version, bundle.data_cut),
+        }
+
+    found = ends(backfilled[0])
+    assert found == ends(in_turn)
+    assert {night for night, _ in found["champions"].values()} == {"2026-01-09"}
