@@ -42,6 +42,9 @@ TURN = 16  # jobs answered before other requests get their turn: about 2 ms
 LOOK_EVERY_S = 1.0  # at the bundle's link
 WRITE_EVERY_S = 1.0  # what was told to jobs
 FLUSH_EVERY_S = 1.0  # the journal
+MOST_WAITING = (
+    10_000  # requests with events, and predicted jobs, that wait for the journal: where the disk stands still, jobs are left out
+)
 
 _JSON, _TEXT, _HTML = b"application/json", b"text/plain; version=0.0.4; charset=utf-8", b"text/html; charset=utf-8"
 
@@ -107,6 +110,7 @@ class Service:
         self._journal_lock = asyncio.Lock()
         self._meanwhile: list[Event] | None = None  # events kept while a bundle is being loaded
         self._waiting: list[Waiting] = []
+        self._is_refused = False  # whether the disk refused the latest events
         self._has_waiting = asyncio.Event()
         self._tasks: list[asyncio.Task[NoReturn]] = []
         self._requests = Counter("runcast_requests_total", "Requests by route and status.")
@@ -212,7 +216,7 @@ class Service:
         if job["job_id"] is not None:
             cluster = predictor.manifest.cluster
             self._served.add(cluster, {**job, "job_key": job_key(cluster, job)}, answer, self._clock())
-        if p90 is not None:
+        if p90 is not None and len(self._waiting) < MOST_WAITING:
             line = Line(predictor.manifest.name, job["submit_time"], False, p90)
             self._waiting.append(Waiting([line.to_event()], [], None, line))
             self._has_waiting.set()
@@ -305,10 +309,11 @@ class Service:
                 if self._meanwhile is not None:
                     self._meanwhile += events
         except JournalError as error:
-            log.error("%s", error)
+            self._say_once(error)
             for one in waiting:
                 _settle(one.kept, error)
             return
+        self._is_refused = False
         lines = await self._take_in(waiting)
         if lines:
             await self._note(lines)
@@ -346,7 +351,13 @@ class Service:
             async with self._journal_lock:
                 await _in_thread(self._journal.append, lines, False)
         except JournalError as error:
+            self._say_once(error)
+
+    def _say_once(self, error: JournalError) -> None:
+        """Log that the disk does not take events, not for each of them."""
+        if not self._is_refused:
             log.error("%s", error)
+        self._is_refused = True
 
     async def _flush_forever(self) -> NoReturn:
         while True:

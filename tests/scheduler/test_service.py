@@ -310,7 +310,9 @@ def test_new_bundle_has_the_margin_of_its_night_and_of_the_jobs_since_its_cut(
     assert serve().post("/v1/predict", asked)[1] == answer
 
 
-def test_full_disk_refuses_events_and_still_forecasts(write: Callable[..., Path], serve: Callable[..., Running]) -> None:
+def test_full_disk_refuses_events_and_still_forecasts(
+    tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running]
+) -> None:
     write("nearest_median")
     service = serve(limit_file_bytes=1500)
     told = [service.post("/v1/events", _events(number, CUT_S + 10_000 * number)) for number in range(6)]
@@ -320,6 +322,7 @@ def test_full_disk_refuses_events_and_still_forecasts(write: Callable[..., Path]
     assert "could not be kept" in told[-1][1]["error"]["message"]
     answer = service.post("/v1/predict", NEWCOMER)
     assert (answer[0], answer[1]["n_history"]) == (200, kept), "what was refused is not in the history"
+    assert (tmp_path / "log").read_text().count("could not be kept") == 1, "said once, not for each event"
     service.kill()
     assert serve().post("/v1/predict", NEWCOMER) == answer
 
