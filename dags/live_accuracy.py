@@ -20,7 +20,7 @@ Without Airflow: `runcast live --cluster NAME --date YYYY-MM-DD`; the latest day
 from __future__ import annotations
 
 from airflow.sdk import DAG, get_current_context, task
-from runcast_dags import DATE, attempt, cluster_dag, day_of_run, product, usable_clusters
+from runcast_dags import DATE, attempt, cluster_dag, day_of_run, live_clusters, product
 
 from runcast.data.cluster import Cluster
 
@@ -59,7 +59,6 @@ def live_accuracy(cluster: Cluster) -> DAG:
     return dag
 
 
-for _cluster in usable_clusters():
-    if _cluster.schedule is not None:  # nothing more ends in a finished log
-        _dag = live_accuracy(_cluster)
-        globals()[_dag.dag_id] = _dag
+for _cluster in live_clusters():
+    _dag = live_accuracy(_cluster)
+    globals()[_dag.dag_id] = _dag

@@ -28,11 +28,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow.sdk import DAG, TaskGroup, get_current_context, task
-from runcast_dags import DATE, DEFAULTS, HEAVY, attempt, cluster_dag, product, usable_clusters, which_day
+from runcast_dags import DATE, DEFAULTS, HEAVY, attempt, cluster_dag, product, read_files, which_day
 
 from runcast.data.cluster import Cluster, read_cluster
-from runcast.data.errors import ClusterFileError
-from runcast.data.settings import read_settings
 from runcast.night import BY_NAME, MODEL_KINDS
 
 #: What a stage leaves behind, see runcast_dags.product.
@@ -85,16 +83,6 @@ def unreadable(path: Path, reason: str) -> DAG:
     return dag
 
 
-def broken_files() -> dict[str, DAG]:
-    """Return a DAG for each cluster file that cannot be read, by the file's stem."""
-    found = {}
-    for path in sorted(read_settings().clusters.glob("*.yaml")):
-        try:
-            read_cluster(path)
-        except ClusterFileError as error:
-            found[path.stem] = unreadable(path, str(error))
-    return found
-
-
-for _dag in (*broken_files().values(), *map(nightly, usable_clusters())):
+for _path, _cluster in read_files():
+    _dag = nightly(_cluster) if isinstance(_cluster, Cluster) else unreadable(_path, str(_cluster))
     globals()[_dag.dag_id] = _dag

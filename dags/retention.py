@@ -18,7 +18,7 @@ Airflow's own records are Airflow's: `airflow db clean --clean-before-timestamp 
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, get_current_context, task
-from runcast_dags import attempt, cluster_dag, usable_clusters
+from runcast_dags import attempt, cluster_dag, live_clusters
 
 from runcast.data.cluster import Cluster
 
@@ -49,7 +49,6 @@ def retention(cluster: Cluster) -> DAG:
     return dag
 
 
-for _cluster in usable_clusters():
-    if _cluster.schedule is not None:
-        _dag = retention(_cluster)
-        globals()[_dag.dag_id] = _dag
+for _cluster in live_clusters():
+    _dag = retention(_cluster)
+    globals()[_dag.dag_id] = _dag

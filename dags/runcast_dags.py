@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -30,14 +31,22 @@ HEAVY = {"pool": read_settings().environment.get("RUNCAST_POOL") or "default_poo
 DATE = Param(None, type=["null", "string"], format="date", description="Day to load, YYYY-MM-DD; empty: from the data interval")
 
 
-def usable_clusters() -> Iterator[Cluster]:
-    """Yield each cluster whose file can be read and is not refused, in the order of the files."""
+def read_files() -> Iterator[tuple[Path, Cluster | ClusterFileError]]:
+    """Yield each cluster file with what it holds, or with what is wrong with it; files that are refused are left out."""
     for path in sorted(read_settings().clusters.glob("*.yaml")):
         try:
             cluster = read_cluster(path)
-        except ClusterFileError:  # nightly.py shows it
+        except ClusterFileError as error:
+            yield path, error
             continue
         if cluster.refused is None:
+            yield path, cluster
+
+
+def live_clusters() -> Iterator[Cluster]:
+    """Yield each usable cluster whose nights have a schedule: in a finished log nothing more ends."""
+    for _, cluster in read_files():
+        if isinstance(cluster, Cluster) and cluster.schedule is not None:
             yield cluster
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime as dt
 
 from airflow.sdk import DAG, task
-from runcast_dags import DATE, HEAVY, attempt, cluster_dag, usable_clusters, which_day
+from runcast_dags import DATE, HEAVY, attempt, cluster_dag, live_clusters, which_day
 
 from runcast.data.cluster import Cluster
 
@@ -40,7 +40,6 @@ def weekly(cluster: Cluster) -> DAG:
     return dag
 
 
-for _cluster in usable_clusters():
-    if _cluster.schedule is not None:
-        _dag = weekly(_cluster)
-        globals()[_dag.dag_id] = _dag
+for _cluster in live_clusters():
+    _dag = weekly(_cluster)
+    globals()[_dag.dag_id] = _dag

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runcast.data.asof import cut_us
 from runcast.data.cluster import Cluster, find_cluster
 from runcast.data.errors import NoSuchNight, SourceError
 from runcast.data.settings import Settings, read_settings
@@ -158,6 +157,8 @@ def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.
 
 def checked_day(cluster: Cluster, text: str, now: dt.datetime) -> dt.date:
     """Return the day that `text` names; raises NoSuchNight for what is no day, or for one that has not begun in the cluster's zone."""
+    from runcast.data.asof import cut_us
+
     try:
         day = dt.date.fromisoformat(text)
         cut_us(day, cluster.zone)

@@ -34,9 +34,7 @@ def weekly_replay(cluster_name: str, day: str, progress: Callable[[str], None] =
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
     folder = settings.home / "replay" / cluster.name / day
-    document = replay(
-        cluster, settings, every="weekly", as_of=dt.date.fromisoformat(day), report=folder, progress=progress
-    )
+    document = replay(cluster, settings, every="weekly", as_of=dt.date.fromisoformat(day), report=folder, progress=progress)
     logged = log_replay(cluster, settings, document, folder, dt.datetime.now(dt.UTC))
     return {**document, "report": str(folder / "report.html"), **logged}
 

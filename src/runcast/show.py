@@ -167,16 +167,21 @@ def live_lines(record: Record) -> str:
     if len(record["by_model_version"]) > 1:
         lines += [f"  {name}: {_numbers(numbers)}" for name, numbers in record["by_model_version"].items()]
     if record["late"] or record["before_log"]:
-        lines.append(f"  {record['late']} told only after they had ended, {record['before_log']} from before the service kept anything")
+        lines.append(
+            f"  {record['late']} told only after they had ended, {record['before_log']} from before the service kept anything"
+        )
     if served["rejected"]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in served["rejected_by_reason"].items())
-        lines.append(f"  {served['rejected']} of {served['lines']} lines refused: {reasons}; the first is {served['first_reject']}")
+        lines.append(
+            f"  {served['rejected']} of {served['lines']} lines refused: {reasons}; the first is {served['first_reject']}"
+        )
     return "\n".join(lines)
 
 
 def live_line(record: Record) -> str:
     """Say the live accuracy of a day in one line."""
-    told = f"{record['cluster']}, jobs that ended on {record['day']}: {record['jobs']}, {percent(record['unanswered_share'])} not told in time"
+    ended = f"{record['cluster']}, jobs that ended on {record['day']}: {record['jobs']}"
+    told = f"{ended}, {percent(record['unanswered_share'])} not told in time"
     return f"{told}; {_numbers(record['all'])}" if record["answered"] else told
 
 
@@ -278,7 +283,9 @@ def status_table(rows: Sequence[Record]) -> Group:
         "factor: exp(mean |ln(p50 / runtime)|) on all test jobs; recur.: on recurring ones; base: the best baseline's; "
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
-    return Group(table, *[Text(line) for line in ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons)])
+    return Group(
+        table, *[Text(line) for line in ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons)]
+    )
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:

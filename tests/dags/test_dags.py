@@ -1,6 +1,8 @@
 """The DAGs as Airflow sees them: parsed by its own DagBag, with policies that hold for each."""
 
 import datetime as dt
+import os
+import subprocess
 import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -53,6 +55,17 @@ def test_each_usable_cluster_file_has_its_dags_and_a_finished_log_only_nights(pa
 def test_parsing_makes_no_folder_and_reads_no_log(parse, tmp_path):
     parse(live=LIVE)
     assert not (tmp_path / "absent").exists()
+
+
+def test_parsing_imports_no_library_of_the_stages(airflow_home):
+    """In a process of its own: Airflow parses DAG files often."""
+    code = "import nightly, live_accuracy, weekly_replay, retention, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env={**os.environ, "PYTHONPATH": f"{DAGS}{os.pathsep}{DAGS.parent / 'src'}"},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    heavy = {"pandas", "pyarrow", "lightgbm", "sklearn", "mlflow", "great_expectations", "matplotlib"}
+    assert heavy & set(done.stdout.split()) == set()
 
 
 def test_the_shipped_cluster_files_all_give_a_dag(airflow_home, monkeypatch):

@@ -1,6 +1,7 @@
 """Airflow itself, driven as people drive it: servers on loopback, a backfill of three nights asked for over the REST API.
 
-The nights are asked for backwards, and what they leave is compared with a home in which the same nights ran in their turn.
+The nights are asked for backwards, and what they leave is compared with a home in which the same nights ran in their turn. Then the
+scheduler may start what waits for a night's jobs.
 """
 
 import json
@@ -12,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import pytest
 
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings, read_settings
-from runcast.night import nights
+from runcast.records import nights
 from runcast.registry.models import champion, versions
 from runcast.registry.store import open_store
 from runcast.scheduler.bundle import read_manifest, resolve
@@ -35,6 +37,7 @@ schedule: "30 2 * * *"
 training: {min_jobs: 100, gbdt: {trees: 10, leaves: 7}, runcast: {trees: 9, leaves: 7, scored_rows: 500}}
 evaluation: {min_test_jobs: 30, gates: []}
 """
+_JOB_SCHEDULE = "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE"
 PATIENCE_S = 1800  # on a machine with much other work
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
@@ -78,16 +81,22 @@ def in_turn(in_turn_begun: tuple[Settings, subprocess.Popen[bytes]]) -> Settings
     return settings
 
 
-Ask = Callable[..., Any]
+@dataclass(frozen=True)
+class Airflow:
+    """Running servers: where they write, how their REST API is asked, and how the scheduler is started anew."""
+
+    settings: Settings
+    ask: Callable[..., Any]
+    restart_scheduler: Callable[[], None]
 
 
 @pytest.fixture(scope="module")
-def airflow(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Ask]]:
+def airflow(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     """The parts of Airflow that `make ui` starts, and a function that asks its REST API; all stopped by their ids at the end."""
     home = tmp_path_factory.mktemp("airflow")
     told = environment(clusters, home) | {
         "RUNCAST_AIRFLOW_PORT": str(free_port()),
-        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",  # only what is asked for: no night of yesterday
+        _JOB_SCHEDULE: "False",  # only what is asked for: no night of yesterday
     }
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
@@ -100,8 +109,14 @@ def airflow(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         import local_ui
 
         servers = local_ui.start(["airflow-api-server", "airflow-scheduler", "airflow-dag-processor"])
+
+        def restart_scheduler() -> None:
+            local_ui.stop({name: servers.pop(name) for name in ("airflow-scheduler",)})
+            patch.delenv(_JOB_SCHEDULE)
+            servers.update(local_ui.start(["airflow-scheduler"]))
+
         try:
-            yield read_settings(told), client(local_ui.AIRFLOW_PORT, servers)
+            yield Airflow(read_settings(told), client(local_ui.AIRFLOW_PORT, servers), restart_scheduler)
         finally:
             local_ui.stop(servers)
             assert all(server.poll() is not None for server in servers.values())
@@ -112,7 +127,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def client(port: int, servers: dict[str, subprocess.Popen[bytes]]) -> Ask:
+def client(port: int, servers: dict[str, subprocess.Popen[bytes]]) -> Callable[..., Any]:
     """Return a function that sends a request and returns the answer's JSON, once the server is there and has given a token."""
     root, headers = f"http://127.0.0.1:{port}", {"Content-Type": "application/json"}
 
@@ -142,11 +157,18 @@ def until(find: Callable[[], Any]) -> Any:
         time.sleep(1)
 
 
+def ended(ask: Callable[..., Any], dag: str, count: int) -> list[dict[str, Any]]:
+    """Return the DAG's runs in the order they began, once there are so many and all have ended."""
+    runs: list[dict[str, Any]] = ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=start_date")["dag_runs"]
+    return runs if len(runs) >= count and all(run["state"] in ("success", "failed") for run in runs) else []
+
+
 @pytest.fixture(scope="module")
-def backfilled(airflow: tuple[Settings, Ask], in_turn_begun: object) -> tuple[Settings, list[dict[str, Any]]]:
+def backfilled(airflow: Airflow, in_turn_begun: object) -> tuple[Settings, list[dict[str, Any]]]:
     """The home after a backfill of the three nights, the last night first; and its runs in the order they began."""
-    settings, ask = airflow
-    until(lambda: ask("GET", "/api/v2/dags/nightly_tiny"))
+    ask = airflow.ask
+    for dag in ("nightly_tiny", "live_accuracy_tiny"):
+        until(lambda dag=dag: ask("GET", f"/api/v2/dags/{dag}"))
     asked = {
         "dag_id": "nightly_tiny",
         "from_date": f"{DAYS[0]}T00:00:00+01:00",
@@ -155,13 +177,9 @@ def backfilled(airflow: tuple[Settings, Ask], in_turn_begun: object) -> tuple[Se
         "max_active_runs": 1,
     }
     ask("POST", "/api/v2/backfills", asked)
-    ask("PATCH", "/api/v2/dags/nightly_tiny", {"is_paused": False})
-
-    def ended() -> list[dict[str, Any]]:
-        runs = ask("GET", "/api/v2/dags/nightly_tiny/dagRuns?order_by=start_date")["dag_runs"]
-        return runs if len(runs) >= len(DAYS) and all(run["state"] in ("success", "failed") for run in runs) else []
-
-    return settings, until(ended)
+    for dag in ("live_accuracy_tiny", "nightly_tiny"):
+        ask("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+    return airflow.settings, until(lambda: ended(ask, "nightly_tiny", len(DAYS)))
 
 
 def test_every_night_of_the_backfill_succeeds_the_last_one_first(backfilled: tuple[Settings, list[dict[str, Any]]]) -> None:
@@ -194,3 +212,16 @@ def test_champions_and_what_serves_are_those_of_nights_in_their_turn(
     found = ends(backfilled[0])
     assert found == ends(in_turn)
     assert {night for night, _ in found["champions"].values()} == {"2026-01-09"}
+
+
+def test_what_waits_for_a_nights_jobs_is_told_the_days(
+    airflow: Airflow, backfilled: tuple[Settings, list[dict[str, Any]]]
+) -> None:
+    """The last test: it starts the scheduler anew, free to start what the nights set off. The file names no served forecasts."""
+    airflow.ask("PATCH", "/api/v2/dags/nightly_tiny", {"is_paused": True})
+    airflow.restart_scheduler()
+    (run,) = until(lambda: ended(airflow.ask, "live_accuracy_tiny", 1))
+    assert (run["run_type"], run["state"], run["logical_date"]) == ("asset_triggered", "success", None)
+    tasks = airflow.ask("GET", f"/api/v2/dags/live_accuracy_tiny/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
+    looks = {task["rendered_map_index"]: task["state"] for task in tasks if task["task_id"] == "look"}
+    assert looks == dict.fromkeys(DAYS, "skipped")
