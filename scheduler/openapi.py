@@ -4,7 +4,7 @@ import html
 from typing import Any
 
 from runcast.data.columns import BY_NAME, TIME_LIMIT_KINDS
-from runcast.scheduler.events import KINDS
+from runcast.scheduler.events import KINDS, LONGEST_STATE
 from runcast.scheduler.jobs import LARGEST_NUMBER, LONGEST_TEXT, SUBMISSION_FIELDS
 
 ANSWER_FIELDS: tuple[tuple[str, str, str], ...] = (
@@ -86,7 +86,12 @@ def _field(name: str, is_number: bool, meaning: str) -> dict[str, Any]:
 
 def _event() -> dict[str, Any]:
     job = _job()
-    own = {"event": {"enum": list(KINDS)}, "start_time": _TIME, "end_time": _TIME, "state": {"type": "string"}}
+    own = {
+        "event": {"enum": list(KINDS)},
+        "start_time": _TIME,
+        "end_time": _TIME,
+        "state": {"type": "string", "maxLength": LONGEST_STATE},
+    }
     return {**job, "properties": {**own, **job["properties"]}, "required": ["event", "job_id", "submit_time"]}
 
 

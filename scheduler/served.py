@@ -24,6 +24,8 @@ FIELDS: tuple[str, ...] = (
     "cluster", "job_key", "submit_time", "p50_s", "p90_s", "point_s", "confidence", "source", "model_version", "answered_at",
 )  # fmt: skip
 
+DatedLine = tuple[date, str]  # the day of its file, and the line
+
 _WRITTEN, _REFUSED, _TOO_MANY, _OUTSIDE = ((("outcome", name),) for name in ("written", "disk", "waiting", "outside"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"\d{4}-\d\d-\d\d\.jsonl")
@@ -41,12 +43,8 @@ class ServedLog:
         self.lines = Counter("runcast_served_lines_total", "Forecasts told to identified jobs, by whether they could be kept.")
         self.problem = ""  # why the latest writing failed; empty after one that did not
         self._known: dict[str, None] = {}
-        self._waiting: list[tuple[date, str]] = []
+        self._waiting: list[DatedLine] = []
         self._pruned: date | None = None
-
-    @property
-    def has_waiting(self) -> bool:
-        return bool(self._waiting)
 
     def __contains__(self, job_key: str) -> bool:
         """Whether a job needs no line: it has one, or none are kept."""
@@ -71,12 +69,12 @@ class ServedLog:
         line = {name: known[name] if name in known else answer[name] for name in FIELDS}
         self._waiting.append((submit.date(), json.dumps(line, separators=(",", ":")) + "\n"))
 
-    def take(self) -> list[tuple[date, str]]:
-        """Return the lines that wait, to be given to `write`; they wait no more."""
+    def take(self) -> list[DatedLine]:
+        """Return the lines that wait, to be given to `write`, which may run in another thread; they wait no more."""
         taken, self._waiting = self._waiting, []
         return taken
 
-    def write(self, lines: list[tuple[date, str]], now: datetime) -> None:
+    def write(self, lines: list[DatedLine], now: datetime) -> None:
         """Append the lines to their days' files, and once a day remove the files that are too old."""
         by_day: dict[date, list[str]] = {}
         for day, line in lines:
@@ -90,7 +88,7 @@ class ServedLog:
             except OSError as error:
                 self.lines.add(_REFUSED, len(some))
                 self.problem = f"{self.folder}: {len(some)} served forecasts could not be kept ({error.strerror})"
-        if self._pruned != now.date():
+        if self._pruned != now.date() and self.folder.is_dir():
             self._pruned = now.date()
             self._prune(now)
 

@@ -31,7 +31,7 @@ from runcast.scheduler.jobs import parse, read_job
 from runcast.scheduler.journal import Event, Journal
 from runcast.scheduler.metrics import Counter, Histogram, Labels, exposition
 from runcast.scheduler.predictor import Predictor
-from runcast.scheduler.served import ServedLog
+from runcast.scheduler.served import DatedLine, ServedLog
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -152,7 +152,7 @@ class Service:
                 await task
         await self._keep()
         self._journal.flush()
-        self._write_served()
+        self._write_served(self._served.take())
 
     # requests
 
@@ -371,15 +371,15 @@ class Service:
     async def _write_forever(self) -> NoReturn:
         while True:
             await asyncio.sleep(WRITE_EVERY_S)
-            await _in_thread(self._write_served)
+            if lines := self._served.take():
+                await _in_thread(self._write_served, lines)
 
-    def _write_served(self) -> None:
+    def _write_served(self, lines: list[DatedLine]) -> None:
         """Write what was told to jobs; a disk that refuses is said once, counted, and costs no answer."""
-        if self._served.has_waiting:
-            had_problem = bool(self._served.problem)
-            self._served.write(self._served.take(), self._clock())
-            if self._served.problem and not had_problem:
-                log.warning("%s", self._served.problem)
+        had_problem = bool(self._served.problem)
+        self._served.write(lines, self._clock())
+        if self._served.problem and not had_problem:
+            log.warning("%s", self._served.problem)
 
     # bundles
 

@@ -70,7 +70,7 @@ def test_first_forecast_of_a_job_stands(tmp_path: Path) -> None:
     log = ServedLog(tmp_path)
     write(log, NOW)
     log.add("demo", job(0, NOW), {**ANSWER, "p50_s": 99.0}, NOW + timedelta(minutes=5))
-    assert not log.has_waiting
+    assert log.take() == []
     write(log, NOW, first=1)
     assert [json.loads(line)["p50_s"] for line in (tmp_path / "2026-04-10.jsonl").read_text().splitlines()] == [10.0, 10.0]
 
@@ -109,6 +109,8 @@ def test_disk_that_stands_still_costs_lines_and_no_memory(tmp_path: Path, monkey
     assert outcomes(log) == {"waiting": 2, "written": 3}
 
 
-def test_no_days_keep_nothing(tmp_path: Path) -> None:
-    write(ServedLog(tmp_path / "served", days=0), NOW)
-    assert not (tmp_path / "served").exists()
+@pytest.mark.parametrize(("days", "told"), [(0, 3), (35, 0)], ids=["no days are kept", "nobody was told"])
+def test_where_there_is_nothing_to_keep_there_is_no_folder(tmp_path: Path, days: int, told: int) -> None:
+    log = ServedLog(tmp_path / "served", days=days)
+    write(log, *[NOW] * told)
+    assert (log.problem, (tmp_path / "served").exists()) == ("", False)
