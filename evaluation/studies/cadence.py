@@ -27,7 +27,7 @@ WINDOWS_DAYS: tuple[float | None, ...] = (30, 90, 180, None)
 WEEKS = 2
 DAYS_ASKED = (0, 3, 6)
 #: Each training learns from at most so many jobs of its window, evenly spread over it: what the window holds, at a bearable cost.
-MOST_JOBS = 100_000
+MOST_JOBS = 50_000
 Rows = NDArray[np.intp]
 
 

@@ -126,7 +126,7 @@ _IN_ORDER: tuple[Study, ...] = (
     Study(
         "censoring",
         "studies.md",
-        ("kth", "sdsc_sp2", "hpc2n", "venus"),
+        ("kth", "sdsc_sp2", "venus"),
         lambda log, _: {"windows_days": CENSORING_WINDOWS_DAYS, "days": censoring.ASKED_DAYS, "seeds": censoring.SEEDS},
         _censoring,
         lambda found: page.censoring_section(_probes(found)),

@@ -80,7 +80,7 @@ def _rows(document: Document) -> list[str]:
     )
     rows: list[str] = []
     for name, found in figures.items():
-        shown = [_bold(f"{value:.3f}", value == top and value > 0) for value, top in zip(found, best, strict=False)]
+        shown = [_bold(f"{value:.3f}", value == top and value >= 0.0005) for value, top in zip(found, best, strict=False)]
         first = (document["cluster"], str(document["jobs"])) if not rows else ("", "")
         rows.append(f"| {first[0]} | {first[1]} | {name} | {' | '.join(shown)} | {found[4]:.3f} |")
     return rows
@@ -94,7 +94,13 @@ def _figures(document: Document, name: str) -> tuple[float, float, float, float,
 
 def _aims(documents: Sequence[Document]) -> list[str]:
     """Return the table of what was aimed at before the first model was trained, a miss in bold."""
-    lines = [
+    rows = []
+    for document in documents:
+        if document["cluster"] in AIMS and OURS in document["predictors"]:
+            pairs = zip(_figures(document, OURS), AIMS[document["cluster"]], (1, -1, 1, -1), strict=False)
+            cells = [_bold(f"{value:.3f} / {aim:g}", sign * value > sign * aim) for value, aim, sign in pairs]
+            rows.append(f"| {document['cluster']} | {' | '.join(cells)} |")
+    head = [
         "## Against what was aimed at",
         "",
         f"`{OURS}`, measured / aim; a miss is **bold**.",
@@ -102,12 +108,7 @@ def _aims(documents: Sequence[Document]) -> list[str]:
         "| log | MdAPE at most | within 25 % at least | error factor at most | coverage at 8.9 % at least |",
         "|---|--:|--:|--:|--:|",
     ]
-    for document in documents:
-        if document["cluster"] in AIMS and OURS in document["predictors"]:
-            pairs = zip(_figures(document, OURS), AIMS[document["cluster"]], (1, -1, 1, -1), strict=False)
-            cells = [_bold(f"{value:.3f} / {aim:g}", sign * value > sign * aim) for value, aim, sign in pairs]
-            lines.append(f"| {document['cluster']} | {' | '.join(cells)} |")
-    return lines
+    return [*head, *rows] if rows else []
 
 
 _DIFFERENCES = (("mdape", "MdAPE", -1), ("within_25", "within 25 %", 1), ("error_factor", "error factor", -1))
