@@ -8,7 +8,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test lint format bench nights accuracy studies worth clean
+.PHONY: help setup run ui test crash lint format bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ ui: setup ## Airflow and MLflow on loopback; Ctrl-C stops both
 
 test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real logs)
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile
+
+crash: setup ## kill a night at 200 file operations, fill its disk, make it read-only; what must hold is checked after each
+	@$(BIN)/python tests/crash/harness.py --points 200 --full 60 --read-only 40
 
 lint: setup ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

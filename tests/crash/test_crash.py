@@ -1,0 +1,27 @@
+"""A short run of the harness; `make crash` goes through 200 points and more."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).with_name("harness.py")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the counter of file operations with")
+def test_a_night_that_is_killed_or_finds_no_room_is_finished_by_the_next_run(tmp_path: Path) -> None:
+    """Killed once in each step, and from some operation on a full or a read-only disk: told, readable at once, whole after the rerun."""
+    words = ["--points", "11", "--full", "4", "--read-only", "3", "--folder", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    run = subprocess.run([sys.executable, str(HARNESS), *words], env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout, run.stderr
+    told = json.loads(run.stdout)
+    assert told["faults"] == {}
+    assert told["points"] == 18
+    assert min(told["operations"].values()) >= 10, "Arrow's, SQLite's and Python's writes are counted"
+    assert told["operations"]["register"] > 300
