@@ -21,6 +21,10 @@ class SourceError(RuncastError):
     """A log cannot be read at all: missing, empty, of another format, or without what a prediction needs."""
 
 
+class LogChanged(SourceError, MayPass):
+    """A log was cut, replaced or taken away while it was read; nothing was written."""
+
+
 class TooManyRejects(RuncastError):
     """More of a load was rejected than the cluster allows; nothing was written."""
 
@@ -35,6 +39,14 @@ class LakeBehind(LakeError):
 
 class LakeBusy(LakeError, MayPass):
     """Another process writes the cluster, or the disk refuses: nothing was written; try again later."""
+
+
+class StageBusy(MayPass):
+    """Another process runs the same stage of the same cluster; nothing was begun."""
+
+
+class HomeRefuses(MayPass):
+    """The disk below RUNCAST_HOME is full, read-only, failing, or its rights are others; what was there is untouched."""
 
 
 class QualityStop(RuncastError):

@@ -8,8 +8,9 @@ open jobs alone.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -18,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runcast.data.asof import cut_us, day_number, day_of, ended_at, local_days, microseconds, seen_at
+from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
-from runcast.data.errors import LakeError, SourceError, TooManyRejects
+from runcast.data.errors import LakeError, LogChanged, SourceError, TooManyRejects
 from runcast.data.lake import Lake, conform, sort_order
+from runcast.data.log_files import LogFiles, known_files, remember
 from runcast.data.schema import JOBS, REJECTS
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch, Reject
@@ -34,6 +36,7 @@ Integers = npt.NDArray[np.int64]
 _KEY_COLUMNS = ("job_key", "submit_time", "start_time", "end_time", "state")
 _NEVER = np.iinfo(np.int64).min  # day of a job that has not ended
 _NO_CUT = np.iinfo(np.int64).max
+_READS = 3  # of a log that changes while it is read
 _SHOWN = 20  # dates and reasons named in a report, which must stay small
 
 
@@ -58,6 +61,7 @@ class IngestReport:
     open: int
     duplicates: int  # rows of a job that another row, of this load or of the lake, tells more of
     left_out: dict[str, int]  # submitted_later, ended_before (what may still change), open_in_the_past
+    files_passed_over: int  # files of the log that had been read before and can tell nothing new
     partitions: int  # dates with jobs in the lake, after the load
     written: tuple[str, ...]  # files of the lake that changed; the latest of them
     written_count: int
@@ -91,19 +95,35 @@ def ingest(
     *,
     first: date | None = None,
     last: date | None = None,
+    now: datetime | None = None,
     wait_s: float = 0.0,
     progress: Callable[[int], None] = lambda rows_in: None,
 ) -> IngestReport:
     """Bring the cluster's lake to the end of `last` (null: of the log), replacing the days from `first` (null: all in the log).
 
-    Raises SourceError for a log that cannot be read, TooManyRejects above the cluster's limit, LakeError where another load still
-    runs after `wait_s`; nothing is written then.
+    Files that tell nothing of these days, nor of the look-back, and have not changed since the last load are passed over. Rows of
+    a calendar clock that are a day or more after both `now` (aware) and the end of `last` are refused; null refuses none. Raises
+    SourceError for a log that cannot be read, LogChanged for one that changes while it is read, three times in a row,
+    TooManyRejects above the cluster's limit, LakeBusy where another load still runs after `wait_s`; nothing is written then.
     """
-    from runcast.data.sources.registry import read_source
+    from runcast.data.sources.registry import find_files, read_source
 
     lake = Lake(settings.lake)
+
+    def read_and_load() -> IngestReport:
+        merge_from = _merge_from(cluster, first, lake.as_of_us(cluster.name))
+        before_us = _NEVER if merge_from is None else day_start_us(day_of(merge_from), cluster.zone)
+        log = known_files(cluster, settings, find_files(cluster, settings), lake.fingerprint(cluster.name), before_us)
+        batches = read_source(cluster, settings, log=log)
+        report = load(cluster, lake, batches, first=first, last=last, now=now, log=log, progress=progress)
+        remember(cluster, settings, log, report.fingerprint, report.as_of_us)
+        return report
+
     with lake.lock(cluster.name, wait_s):
-        return load(cluster, lake, read_source(cluster, settings), first=first, last=last, progress=progress)
+        for _ in range(_READS - 1):
+            with suppress(LogChanged):
+                return read_and_load()
+        return read_and_load()
 
 
 def load(
@@ -113,16 +133,21 @@ def load(
     *,
     first: date | None = None,
     last: date | None = None,
+    now: datetime | None = None,
+    log: LogFiles | None = None,
     progress: Callable[[int], None] = lambda rows_in: None,
 ) -> IngestReport:
-    """`ingest` of batches that are at hand."""
+    """`ingest` of batches that are at hand; `log` tells of files that need not be read."""
+    log = LogFiles(()) if log is None else log
     if first and last and first > last:
         raise LakeError(f"{cluster.name}: asked for {first} to {last}; the first day must not be after the last")
     loaded = lake.as_of_us(cluster.name)
+    batches = (_refuse_future(batch, _latest_us(cluster, last, now)) for batch in batches)
     seen = _read_log(
         cluster, lake, batches, _merge_from(cluster, first, loaded), cut_us(last, cluster.zone) if last else _NO_CUT, progress
     )
-    _refuse(cluster, seen)
+    _refuse(cluster, seen, log)
+    seen.first_submit_us = min(seen.first_submit_us, log.first_submit_us)
     if last is not None and seen.accepted:
         _refuse_before_the_log(cluster, lake, seen, last)
 
@@ -132,10 +157,11 @@ def load(
     asked = _asked_days(jobs, cluster, first, cut)
     existing, touched = _related(cluster, lake, jobs, asked, seen.first_submit_us, all_open=first is not None or is_past)
 
-    rows = pa.concat_tables([existing, jobs])
-    winners = latest_rows(pa.concat_tables([rows.select(_KEY_COLUMNS), seen.ended_before]))
-    seen.left_out["ended_before"] += int((winners >= rows.num_rows).sum())
-    winners = winners[winners < rows.num_rows]
+    # A row from before the look-back only says that a row of the load is stale; what the lake holds of its job stays.
+    among = latest_rows(pa.concat_tables([jobs.select(_KEY_COLUMNS), seen.ended_before]))
+    seen.left_out["ended_before"] += int((among >= jobs.num_rows).sum())
+    rows = pa.concat_tables([existing, jobs.take(pa.array(among[among < jobs.num_rows]))])
+    winners = latest_rows(rows.select(_KEY_COLUMNS))
     is_new, is_open = winners >= existing.num_rows, _end_days(rows, cluster)[winners] == _NEVER
     kept = _gathered(rows, np.concatenate([_in_order(rows, winners[~is_open]), winners[is_open]]))
     ended_count = int((~is_open).sum())
@@ -163,6 +189,7 @@ def load(
         open=int((is_new & is_open).sum()),
         duplicates=seen.accepted - int(is_new.sum()) - sum(left_out.values()),
         left_out=left_out,
+        files_passed_over=len(log.settled),
         partitions=len(lake.dates(cluster.name)),
         written=change.written[-_SHOWN:],
         written_count=len(change.written),
@@ -233,11 +260,41 @@ def _read_log(
     return seen
 
 
-def _refuse(cluster: Cluster, seen: _Seen) -> None:
-    if seen.rows_in == 0:
+def _latest_us(cluster: Cluster, last: date | None, now: datetime | None) -> int:
+    """Return the latest time that a row may have (µs UTC); a day over, for clocks and zones that are a little off."""
+    if now is None or cluster.clock != "calendar":
+        return _NO_CUT
+    return max(round(now.timestamp() * 1_000_000), 0 if last is None else cut_us(last, cluster.zone)) + DAY_US
+
+
+def _refuse_future(batch: Batch, latest_us: int) -> Batch:
+    """Return the batch with its rows that are later than `latest_us` among the rejects: one wrong date would move the lake's cut."""
+    times = {name: microseconds(batch.jobs[name]) for name in ("submit_time", "start_time")}
+    times["end_time"] = microseconds(ended_at(batch.jobs))
+    late = {name: us > latest_us for name, us in times.items()}
+    refused = np.logical_or.reduce(list(late.values()))
+    if not refused.any():
+        return batch
+    rejects = list(batch.rejects)
+    for row in map(int, np.flatnonzero(refused)):
+        file, _, line = batch.jobs["source"][row].as_py().rpartition(":")
+        name = next(name for name in times if late[name][row])
+        said = f"{name} {batch.jobs[name][row].as_py():%Y-%m-%dT%H:%M:%SZ} is later than {_said(latest_us)}"
+        rejects.append(Reject(file, int(line), "in_the_future", said, batch.jobs["job_id"][row].as_py()))
+    rejects.sort(key=lambda reject: reject.line)
+    return Batch(batch.jobs.filter(pa.array(~refused)), tuple(rejects), batch.skipped, batch.notes)
+
+
+def _said(us: int) -> str:
+    return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
+    if seen.rows_in == 0 and not log.settled:
         raise SourceError(f"{cluster.name}: {', '.join(cluster.source.paths)} hold no records. Nothing was written.")
-    rejected, records = len(seen.rejects), len(seen.rejects) + seen.accepted
-    if records and rejected / records > cluster.source.reject_share_at_most:
+    rejected = len(seen.rejects) + log.rejected
+    records = rejected + seen.accepted + log.accepted
+    if seen.rejects and rejected / records > cluster.source.reject_share_at_most:
         reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(r.reason for r in seen.rejects).most_common(3))
         sample = seen.rejects[0]
         raise TooManyRejects(

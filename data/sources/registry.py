@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from runcast.data.cluster import Cluster, SourceFormat
 from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.log_files import LogFiles
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.times import microseconds
@@ -71,17 +72,26 @@ def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
     return list(found)
 
 
-def read_source(cluster: Cluster, settings: Settings, since: datetime | None = None) -> Iterator[Batch]:
+def read_source(
+    cluster: Cluster, settings: Settings, since: datetime | None = None, log: LogFiles | None = None
+) -> Iterator[Batch]:
     """Yield the log of `cluster` batch by batch; nothing is read before options and paths have been checked.
 
     With `since`, jobs that had ended before it are counted as skipped: a night that looks a few days back does not keep years.
+    With `log`, its settled files are passed over. At the end LogChanged is raised where the log did not stand still.
     """
     if cluster.refused:
         raise SourceError(f"{cluster.name} cannot be used: {cluster.refused}")
     check_options(cluster)
     read = SOURCES[cluster.source.format]
-    files = find_files(cluster, settings)
-    return (_since(batch, since) for file in files for batch in read(file, cluster))
+    chosen = LogFiles(find_files(cluster, settings)) if log is None else log
+    return (_since(batch, since) for batch in _read_still(read, cluster, settings, chosen))
+
+
+def _read_still(read: Read, cluster: Cluster, settings: Settings, log: LogFiles) -> Iterator[Batch]:
+    for file in log.unread():
+        yield from log.read(file, read(file, cluster))
+    log.refuse_changed(find_files(cluster, settings))
 
 
 def _since(batch: Batch, since: datetime | None) -> Batch:

@@ -273,6 +273,15 @@ def test_an_old_export_that_overlaps_does_not_reopen_a_job(lake: Lake) -> None:
     assert by_place(lake) == {"2024-03-02": ["1"], "open": []}
 
 
+def test_an_old_export_with_both_rows_of_a_job_does_not_lose_it(lake: Lake) -> None:
+    """Its running row is newer than the look-back, its end is not: the lake's own row of the job stays."""
+    rows = job("1", "01 10:00", "01 10:05", None, "RUNNING"), job("1", "01 10:00", "01 10:05", "02 12:00")
+    load(CLUSTER, lake, [batch(*rows)], last=date(2024, 3, 2))
+    report = load(CLUSTER, lake, [batch(*rows)], first=date(2024, 3, 9), last=date(2024, 3, 9))
+    check_sums(report)
+    assert by_place(lake) == {"2024-03-02": ["1"], "open": []}
+
+
 def test_late_accounting_is_taken_in_within_the_look_back(lake: Lake) -> None:
     load(CLUSTER, lake, [batch(job("1", "04 10:00", "04 10:05", "04 11:00"))], last=date(2024, 3, 5))
     log = [batch(*(job(f"{d}", f"{d:02d} 10:00", f"{d:02d} 10:05", f"{d:02d} 11:00") for d in (2, 4, 6)))]
