@@ -54,7 +54,7 @@ def state_of_night(cluster: Cluster, settings: Settings, day: date) -> State:
     state = build_state(cluster, settings, day)
     kept.parent.mkdir(parents=True, exist_ok=True)
     state.save(kept)
-    for other in kept.parent.glob("*.npz"):
+    for other in kept.parent.iterdir():  # also what was half written when a process was killed
         if other != kept:
             other.unlink(missing_ok=True)
     return state

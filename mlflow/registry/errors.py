@@ -11,6 +11,10 @@ class StoreUnavailable(RegistryError, MayPass):
     """The tracking store does not answer, or its database stays locked; what the night made is kept, try again later."""
 
 
+class ClockBehind(RegistryError, MayPass):
+    """This machine's clock is before the day whose night it runs: what it dates would be expired when the clock is right."""
+
+
 class NoChampion(RegistryError):
     """No version carries the champion alias; the baseline serves."""
 

@@ -1,4 +1,4 @@
-"""The registry stage: a night's models become versions, passed ones become champions, and the best champion becomes the bundle.
+"""The registry stage: a night's models become versions, passed ones are approved, and the best champion becomes the bundle.
 
 Which champion serves is decided by the night's report: of the kinds that have one, the kind with the best number of the cluster's
 first gate. Where no model has passed yet, the bundle holds the plain baseline. Clocks are arguments.
@@ -6,29 +6,33 @@ first gate. Where no model has passed yet, the bundle holds the plain baseline. 
 
 import datetime as dt
 import json
+import logging
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runcast.data.asof import cut_us
+from runcast.data.asof import cut_us, day_start_us
 from runcast.data.cluster import Cluster
+from runcast.data.errors import MayPass, RuncastError
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
-from runcast.registry import models
+from runcast.registry import models, moving
 from runcast.registry.card import model_card
-from runcast.registry.errors import GateNotPassed, NoChampion, RegistryError
+from runcast.registry.errors import ClockBehind, GateNotPassed, NoChampion, RegistryError, StoreUnavailable
 from runcast.registry.models import ModelVersion
+from runcast.registry.moving import Move, bundles_of, in_turn, opened
 from runcast.registry.runs import Night, log_night
 from runcast.registry.runs import log_live as log_live_day
 from runcast.registry.runs import log_replay as log_replay_run
-from runcast.registry.slug import metric_key
+from runcast.registry.slug import metric_key, model_name
 from runcast.registry.store import Store, open_store
-from runcast.scheduler.bundle import Manifest, make_current, moment_of, read_manifest, resolve
+from runcast.scheduler.bundle import Manifest, moment_of, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
 from runcast.scheduler.export import check_parity, pack, state_of_night
 from runcast.scheduler.predictor import MODEL
@@ -38,30 +42,73 @@ from runcast.training.scoring import ModelCard, load_scorer
 
 Record = dict[str, Any]
 
+_told = logging.getLogger("runcast.registry")
+_UNLOGGED = ".unlogged"
+_TOO_FEW = "no model of this kind was trained that night: too few jobs had ended; the baseline serves"
+
 
 def champions(cluster: Cluster, settings: Settings) -> dict[str, Path]:
-    """Return the model folder of each kind's champion; kinds without one are left out."""
-    store = open_store(settings)
-    found = {}
-    for kind in MODELS:
-        try:
-            found[kind] = model_files(store, settings, cluster, models.champion(store, cluster.name, kind))
-        except NoChampion:
-            continue
-    return found
+    """Return the model folder of each kind's champion; kinds without one are left out.
+
+    Where the tracking store cannot be had, that is the model of the bundle that serves, and a warning says so.
+    """
+    try:
+        return _champion_folders(cluster, settings)
+    except StoreUnavailable as error:
+        served = served_now(cluster, settings)
+        found = {} if served is None else {served.kind: resolve(bundles_of(cluster, settings)) / MODEL}
+        _told.warning("%s; compared with the champion that serves only: %s", error, ", ".join(found) or "none")
+        return {kind: folder for kind, folder in found.items() if kind in MODELS}
 
 
+@in_turn
+def _champion_folders(cluster: Cluster, settings: Settings) -> dict[str, Path]:
+    store = opened(cluster, settings)
+    return {kind: model_files(store, settings, cluster, v) for kind, v in standing_champions(store, cluster).items()}
+
+
+@in_turn
 def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
-    """Log one run for each model trained that night, with the night's report, and register its version as challenger."""
-    store, document = open_store(settings), read_report(cluster, settings, day)
-    versions, runs, left_out = {}, {}, {}
-    for kind in MODELS:
-        folder = model_folder(settings, cluster, day, kind)
-        if not (folder / "model.json").exists():
-            left_out[kind] = "no model of this kind was trained that night: too few jobs had ended; the baseline serves"
-            continue
-        card = load_scorer(folder).card
-        night = _night(cluster, document, day, kind, folder)
+    """Log one run for each model trained that night, with the night's report, and register its version as challenger.
+
+    Nights that could not be logged, because the tracking store was down or they were killed, are caught up with in order, and approved
+    as their reports say; what stands in the way of one of them is told and does not keep the others back.
+    """
+    document = read_report(cluster, settings, day)
+    mark = _unlogged(cluster, settings, day)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()  # before the store is opened: a night that finds none is not forgotten
+    store = opened(cluster, settings)
+    caught_up = {}
+    for night in unlogged_nights(cluster, settings):
+        if night != day.isoformat():
+            caught_up[night] = _catch_up(store, cluster, settings, dt.date.fromisoformat(night), now)
+    record = _log(store, cluster, settings, day, document, now)
+    mark.unlink()
+    return {**record, "caught_up": caught_up}
+
+
+def _catch_up(store: Store, cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> str:
+    """Log and approve a past night; what came of it, in words."""
+    try:
+        document = read_report(cluster, settings, day)
+        versions = _log(store, cluster, settings, day, document, now)["versions"]
+        _approve(store, cluster, settings, day, document)
+    except MayPass:
+        raise
+    except RuncastError as error:
+        return f"not logged: {error}"
+    _unlogged(cluster, settings, day).unlink()
+    return "logged: " + ", ".join(f"{kind} {version}" for kind, version in versions.items())
+
+
+def _log(
+    store: Store, cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any], now: dt.datetime
+) -> Record:
+    nights = _trained(cluster, settings, day, document)
+    versions, runs = {}, {}
+    for kind, night in nights.items():
+        card = load_scorer(model_folder(settings, cluster, day, kind)).card
         note = model_card(document, kind, card.training)
         runs[kind] = log_night(
             store,
@@ -75,51 +122,63 @@ def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
             about=cluster.description,
         )
         version = models.find(store, night) or _register(store, night, runs[kind], note, cluster, settings, day)
+        models.name_challenger(store, version)  # whoever registered it may have been killed before
         versions[kind] = version.version
-    return {"versions": versions, "runs": runs, "left_out": left_out}
+    return {"versions": versions, "runs": runs, "left_out": {kind: _TOO_FEW for kind in MODELS if kind not in nights}}
 
 
+@in_turn
 def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
-    """Make each model of the night that passed its gates the champion of its kind; the others stay challengers, with the reason."""
-    store, document = open_store(settings), read_report(cluster, settings, day)
+    """Approve each model of the night that passed its gates; the others stay challengers, with the reason.
+
+    `champions` are those to be once the bundle is written: the aliases move together with it, in `export`.
+    """
+    store, document = opened(cluster, settings), read_report(cluster, settings, day)
+    promoted, kept = _approve(store, cluster, settings, day, document)
+    champions_to_be = _champions_at(store, cluster, settings, day, document)
+    return {"promoted": promoted, "kept": kept, "champions": {kind: v.version for kind, v in champions_to_be.items()}}
+
+
+def _approve(
+    store: Store, cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Approve what passed; (what each comes to, why the others stay challengers), by kind."""
     promoted, kept = {}, {}
-    for kind in MODELS:
-        folder = model_folder(settings, cluster, day, kind)
-        if not (folder / "model.json").exists():
-            continue
-        version = models.find(store, _night(cluster, document, day, kind, folder))
+    for kind, night in _trained(cluster, settings, day, document).items():
+        version = models.find(store, night)
         if version is None:
             raise RegistryError(f"{cluster.name}: the {kind} model of {day} is not registered; run that stage first")
         try:
-            done = models.promote(store, version, read_verdict(document, kind))
+            models.approve(store, version, read_verdict(document, kind))
         except GateNotPassed as error:
             kept[kind] = str(error)
         else:
-            promoted[kind] = done.reason
-    return {
-        "promoted": promoted,
-        "kept": kept,
-        "champions": {k: v.version for k, v in standing_champions(store, cluster).items()},
-    }
+            promoted[kind] = models.promotion(store, version).reason
+    return promoted, kept
 
 
+@in_turn
 def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
-    """Write the bundle of the serving champion with the history as of the night, check it against the training side, make it current.
+    """Write the bundle of the best champion with the history as of the night, check it against the training side, let it serve.
 
-    A night before the one that the serving bundle knows does not take the history back in time. Where that past night made another
-    champion than its bundle holds, the later night's bundle is written again: in any order, nights end with the same one serving.
+    The aliases of the champions move with it. A night before the one that the serving bundle knows does not take the history back
+    in time. Where that past night made another champion than its bundle holds, the later night's bundle is written again: in any
+    order, nights end with the same one serving. Raises ClockBehind where `now` is before the day began.
     """
-    store, before = open_store(settings), served_now(cluster, settings)
-    if before is None or moment_of(before.data_cut) <= _cut(cluster, day):
-        bundle, is_written = _serve(store, cluster, settings, day, before, now), True
-    else:
-        latest = night_of(cluster, before)
-        is_written = _made_another_serve(store, cluster, settings, day, latest, before)
-        bundle = _serve(store, cluster, settings, latest, before, now) if is_written else resolve(settings.bundles / cluster.name)
-    manifest = read_manifest(bundle)
+    _refuse_clock_behind(cluster, day, now)
+    store, before = opened(cluster, settings), served_now(cluster, settings)
+    champions_to_be = _champions_at(store, cluster, settings, day, read_report(cluster, settings, day))
+    night = day if before is None or moment_of(before.data_cut) <= _cut(cluster, day) else night_of(cluster, before)
+    bundle = None
+    if night == day or _is_another(cluster, settings, day, night, champions_to_be, before):
+        serving = _best(champions_to_be, cluster, read_report(cluster, settings, night))
+        bundle = _pack(store, cluster, settings, night, serving, now)
+    _move(store, cluster, settings, champions_to_be, bundle, before, now)
+    current = bundle or resolve(bundles_of(cluster, settings))
+    manifest = read_manifest(current)
     return {
-        "written": is_written,
-        "bundle": str(bundle),
+        "written": bundle is not None,
+        "bundle": str(current),
         "kind": manifest.kind,
         "model_version": manifest.model_version,
         "registered": manifest.registered,
@@ -127,25 +186,32 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
     }
 
 
+@in_turn
 def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
     """Go back to the version that served before this one, of whatever kind, and to its bundle; `day` is the latest night, for the history.
 
-    The bundle is written before the version is left and made current after it. Whoever dies between leaves the old bundle serving;
-    the next rollback finishes this one, and the next export does too.
+    A rollback that was killed once its bundle was written is finished, not made twice. Raises ClockBehind as `export` does.
     """
-    store, served = open_store(settings), _served(cluster, settings)
-    left = models.labelled(store, str(served.registered))
-    back = models.served_before(store, cluster.name, MODELS, left)
-    bundle = _pack(store, cluster, settings, day, back, now)
-    models.roll_back(store, left, back, now)
-    make_current(bundle.parent, bundle.name)
-    models.mark_served(store, back, now, is_new=True)
-    return {"champion": back.label, "night": back.night, "left": left.label, "bundle": str(bundle)}
+    _refuse_clock_behind(cluster, day, now)
+    store = open_store(settings)
+    root = bundles_of(cluster, settings)
+    unfinished = moving.finish(store, root)
+    if unfinished is not None and unfinished.left is not None:
+        left, back, bundle = unfinished.left, models.labelled(store, str(unfinished.served)), resolve(root)
+    else:
+        left = str(_served(cluster, settings).registered)
+        leaving = models.labelled(store, left)
+        back = models.served_before(store, cluster.name, MODELS, leaving)
+        bundle = _pack(store, cluster, settings, day, back, now)
+        champions_to_be = models.champions_after(store, leaving, back)
+        moving.make(store, root, Move(models.sortable(now), champions_to_be, bundle.name, served=back.label, left=left))
+    return {"champion": back.label, "night": back.night, "left": left, "bundle": str(bundle)}
 
 
+@in_turn
 def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any], report: Path, now: dt.datetime) -> Record:
     """Log the replay of a day as one run of the cluster's experiment, every predictor's numbers beside each other."""
-    store, day = open_store(settings), str(document["day"])
+    store, day = opened(cluster, settings), str(document["day"])
     metrics = {
         metric_key(name, part, metric): value
         for name, slices in document["predictors"].items()
@@ -168,6 +234,7 @@ def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any]
     return {"run": run_id}
 
 
+@in_turn
 def log_live(cluster: Cluster, settings: Settings, document: Mapping[str, Any], record: Path, now: dt.datetime) -> Record:
     """Log the live accuracy of a day as one step of the cluster's run `live accuracy`."""
     counts = ("jobs", "answered", "unanswered", "late", "before_log", "unanswered_share")
@@ -175,7 +242,7 @@ def log_live(cluster: Cluster, settings: Settings, document: Mapping[str, Any], 
     numbers |= {name: value for name, value in document["all"].items() if name != "jobs"}
     metrics = {metric_key("live", name): float(value) for name, value in numbers.items() if value is not None}
     day = dt.date.fromisoformat(document["day"])
-    return {"run": log_live_day(open_store(settings), cluster.name, day, metrics=metrics, record=record, logged_at=now)}
+    return {"run": log_live_day(opened(cluster, settings), cluster.name, day, metrics=metrics, record=record, logged_at=now)}
 
 
 def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
@@ -200,6 +267,14 @@ def read_verdict(document: Mapping[str, Any], kind: str) -> GateReport | None:
         return None
     told = {name: found[name] for name in GateReport.__dataclass_fields__}
     return GateReport(**{**told, "results": tuple(GateResult(**result) for result in found["results"])})
+
+
+def _trained(cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any]) -> dict[str, Night]:
+    """Return what each model trained that night is, by kind; a kind without a model is left out: too few jobs had ended."""
+    folders = {kind: model_folder(settings, cluster, day, kind) for kind in MODELS}
+    return {
+        kind: _night(cluster, document, day, kind, folder) for kind, folder in folders.items() if (folder / "model.json").exists()
+    }
 
 
 def _night(cluster: Cluster, document: Mapping[str, Any], day: dt.date, kind: str, folder: Path) -> Night:
@@ -281,17 +356,78 @@ def standing_champions(store: Store, cluster: Cluster) -> dict[str, ModelVersion
     return found
 
 
-def _serving(store: Store, cluster: Cluster, document: Mapping[str, Any]) -> ModelVersion | None:
+def _champions_at(
+    store: Store, cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any]
+) -> dict[str, ModelVersion]:
+    """Return the champion of each kind once what was approved up to the night has taken its place.
+
+    That is the night's own version, or the latest of a night before it whose export never came.
+    """
+    found = standing_champions(store, cluster)
+    trained = _trained(cluster, settings, day, document)
+    for kind in MODELS:
+        approved = models.approved(store, model_name(cluster.name, kind))
+        own = models.find(store, trained[kind]) if kind in trained else None
+        if own not in approved:
+            since = found[kind].night if kind in found else ""
+            waiting = [v for v in approved if since < v.night < day.isoformat()]
+            own = max(waiting, key=lambda v: (v.night, int(v.version)), default=None)
+        if own is not None:
+            found[kind] = models.promotion(store, own).champion
+    return {kind: found[kind] for kind in MODELS if kind in found}
+
+
+def _best(champions: Mapping[str, ModelVersion], cluster: Cluster, document: Mapping[str, Any]) -> ModelVersion | None:
     """Return the champion that serves: the best kind by the first gate's number tonight; None where no model has ever passed."""
-    standing = standing_champions(store, cluster)
-    judged = [kind for kind in standing if kind in document["predictors"]]
+    judged = [kind for kind in champions if kind in document["predictors"]]
     if not judged:
-        return next(iter(standing.values()), None)
+        return next(iter(champions.values()), None)
     gate = cluster.evaluation.gates[0] if cluster.evaluation.gates else None
     metric, rows = (
         (gate.metric, gate.rows) if gate and gate.metric in document["predictors"][judged[0]]["all"] else ("error_factor", "all")
     )
-    return standing[best_of(document["predictors"], judged, metric, rows)]
+    return champions[best_of(document["predictors"], judged, metric, rows)]
+
+
+def _refuse_clock_behind(cluster: Cluster, day: dt.date, now: dt.datetime) -> None:
+    """Raise ClockBehind where a true clock cannot say `now`: the bundle would be written as one that is no longer valid."""
+    begins = dt.datetime.fromtimestamp(day_start_us(day, cluster.zone) / 1e6, dt.UTC)
+    if cluster.clock == "calendar" and now < begins:
+        raise ClockBehind(
+            f"{cluster.name}: the clock says {now:%Y-%m-%d %H:%M} UTC, and the night of {day} cannot be before "
+            f"{begins:%Y-%m-%d %H:%M} UTC. The bundle that serves was left as it is. Set this machine's clock, then export again."
+        )
+
+
+def _move(
+    store: Store,
+    cluster: Cluster,
+    settings: Settings,
+    champions_to_be: Mapping[str, ModelVersion],
+    bundle: Path | None,
+    before: Manifest | None,
+    now: dt.datetime,
+) -> None:
+    """Let the aliases and, where there is a new one, the bundle be what was decided."""
+    standing = standing_champions(store, cluster)
+    champions = {v.name: v.version for kind, v in champions_to_be.items() if standing.get(kind) != v}
+    served = None
+    if bundle is not None and (label := read_manifest(bundle).registered) is not None:
+        is_new = before is None or before.registered != label or not models.is_serving(store, models.labelled(store, label))
+        served = label if is_new else None
+    if bundle is not None or champions:
+        name = None if bundle is None else bundle.name
+        moving.make(store, bundles_of(cluster, settings), Move(models.sortable(now), champions, name, served))
+
+
+def unlogged_nights(cluster: Cluster, settings: Settings) -> list[str]:
+    """Return the nights whose models the registry has not been told of, oldest first."""
+    return sorted(path.parent.name for path in (settings.models / cluster.name).glob(f"*/{_UNLOGGED}"))
+
+
+def _unlogged(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
+    """Return the mark of a night whose models are not in the registry yet; it lies beside them."""
+    return settings.models / cluster.name / day.isoformat() / _UNLOGGED
 
 
 def _pack(
@@ -305,7 +441,7 @@ def _pack(
         folder = model_files(store, settings, cluster, serving)
         name, registered = serving.model_version, serving.label
     bundle = pack(
-        settings.bundles / cluster.name,
+        bundles_of(cluster, settings),
         cluster=cluster,
         model=folder,
         state=state_of_night(cluster, settings, day),
@@ -328,25 +464,17 @@ def model_files(store: Store, settings: Settings, cluster: Cluster, version: Mod
     kept = settings.models / cluster.name / "registered" / version.model_sha256[:16]
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
+        for left in kept.parent.glob(".fetching-*"):  # of a process that was killed: it is our turn
+            shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as scratch:
             (models.download(store, version, Path(scratch)) / MODEL).rename(kept)
     return kept
 
 
-def _serve(store: Store, cluster: Cluster, settings: Settings, day: dt.date, before: Manifest | None, now: dt.datetime) -> Path:
-    """Write the bundle of the night's serving champion, make it current, and keep in the registry from when it serves."""
-    serving = _serving(store, cluster, read_report(cluster, settings, day))
-    bundle = _pack(store, cluster, settings, day, serving, now)
-    make_current(bundle.parent, bundle.name)
-    if serving is not None:
-        models.mark_served(store, serving, now, is_new=before is None or before.registered != serving.label)
-    return bundle
-
-
 def served_now(cluster: Cluster, settings: Settings) -> Manifest | None:
     """Return the manifest of the bundle that serves; None where none does, or it cannot be read."""
     try:
-        return read_manifest(resolve(settings.bundles / cluster.name))
+        return read_manifest(resolve(bundles_of(cluster, settings)))
     except BundleError:
         return None
 
@@ -356,20 +484,25 @@ def night_of(cluster: Cluster, manifest: Manifest) -> dt.date:
     return (moment_of(manifest.data_cut) - dt.timedelta(microseconds=1)).astimezone(cluster.zone).date()
 
 
-def _made_another_serve(
-    store: Store, cluster: Cluster, settings: Settings, day: dt.date, latest: dt.date, bundle: Manifest
+def _is_another(
+    cluster: Cluster,
+    settings: Settings,
+    day: dt.date,
+    latest: dt.date,
+    champions_to_be: Mapping[str, ModelVersion],
+    bundle: Manifest | None,
 ) -> bool:
     """Say whether the past night `day` made the champion that the latest night would serve, and its bundle holds another."""
-    if not (report_folder(cluster, settings, latest) / "report.json").exists():
+    if bundle is None or not (report_folder(cluster, settings, latest) / "report.json").exists():
         return False
-    serving = _serving(store, cluster, read_report(cluster, settings, latest))
+    serving = _best(champions_to_be, cluster, read_report(cluster, settings, latest))
     return serving is not None and serving.night == day.isoformat() and serving.label != bundle.registered
 
 
 def _served(cluster: Cluster, settings: Settings) -> Manifest:
     """Return the manifest of the bundle that serves; raises NoChampion where none does, or a baseline."""
     try:
-        manifest = read_manifest(resolve(settings.bundles / cluster.name))
+        manifest = read_manifest(resolve(bundles_of(cluster, settings)))
     except BundleError as error:
         raise NoChampion(f"{cluster.name}: nothing serves yet: {error}") from error
     if manifest.kind not in MODELS:

@@ -1,13 +1,11 @@
 """Registered models: one version for each night and kind, read by alias only.
 
-`challenger` is the latest night registered, `champion` the one that serves. The champion moves only with a passed report on the
-same data, and never to an older night than it has: a backfill leaves it where running every night would have. A version that
+`challenger` is the latest night registered, `champion` the best of its kind. Champion becomes only what a passed report on the same
+data approves, and never an older night than it has: a backfill leaves it where running every night would have. A version that
 became champion keeps that as a tag, and so does one whose bundle served, with the moment from which: a rollback goes to the version
-that served before. A version rolled back by hand is not promoted again.
-Whoever dies between registering and moving an alias leaves the readers with the old champion.
+that served before. A version rolled back by hand is not approved again. The champion moves together with the bundle; see moving.py.
 """
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from runcast.registry.store import Store, while_locked
 
 CHALLENGER = "challenger"
 CHAMPION = "champion"
-_PASSED = "runcast.gate"  # "passed" once a version has been promoted with its report
+_PASSED = "runcast.gate"  # "passed" once a version has been approved with its report
 _WAS_CHAMPION = "runcast.was_champion"  # "yes" once the alias was moved to it: a night that passed out of order may never have it
 _SERVED_SINCE = "runcast.served_since"  # when its bundle was made current after another's, UTC
 _ROLLED_BACK = "runcast.rolled_back"  # when, by hand
@@ -63,7 +61,7 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class Promotion:
-    """What a promotion did: the champion afterwards, and why it is that one."""
+    """What a promotion comes to: the champion once the aliases have moved, whether that is another one, and why it is that one."""
 
     champion: ModelVersion
     moved: bool
@@ -79,7 +77,7 @@ def register(store: Store, night: Night, *, run_id: str, bundle: Path, descripti
     _ensure_registered(store, night, name)
     version = _find_version(store, name, night)
     if version is None:
-        logged = _find_logged(store, night, run_id) or _log_model(store, night, run_id, bundle)
+        logged = _log_model(store, night, run_id, bundle)
         version = _read(
             while_locked(
                 lambda: client.create_model_version(
@@ -92,31 +90,46 @@ def register(store: Store, night: Night, *, run_id: str, bundle: Path, descripti
                 )
             )
         )
-    current = _by_alias(store, name, CHALLENGER)
-    if current is None or (current.night, int(current.version)) < (version.night, int(version.version)):
-        while_locked(lambda: client.set_registered_model_alias(name, CHALLENGER, version.version))
+    name_challenger(store, version)
     return version
 
 
-def promote(store: Store, version: ModelVersion, report: GateReport | None) -> Promotion:
-    """Make `version` the champion; raises GateNotPassed without a passed report on its own data."""
+def name_challenger(store: Store, version: ModelVersion) -> None:
+    """Let the alias name a version of the latest night; one of an earlier night leaves it."""
+    current = _by_alias(store, version.name, CHALLENGER)
+    if current is None or (current.night, int(current.version)) < (version.night, int(version.version)):
+        while_locked(lambda: store.client.set_registered_model_alias(version.name, CHALLENGER, version.version))
+
+
+def approve(store: Store, version: ModelVersion, report: GateReport | None) -> None:
+    """Mark `version` as one that may become champion; raises GateNotPassed without a passed report on its own data."""
     _check_report(version, report)
     tags = _tags(store, version)
     if _ROLLED_BACK in tags:
         raise GateNotPassed(
             f"{version.label} was rolled back at {tags[_ROLLED_BACK]}: it does not come back. Train another night."
         )
-    _tag(store, version, _PASSED, "passed")
+    _tag(store, version.name, version.version, _PASSED, "passed")
+
+
+def promotion(store: Store, version: ModelVersion) -> Promotion:
+    """Say what an approved version comes to: the champion never goes back to an older night."""
     current = _by_alias(store, version.name, CHAMPION)
     if current is not None and current.version == version.version:
-        _tag(store, version, _WAS_CHAMPION, "yes")  # whoever moved the alias may have died before it said so
         return Promotion(current, False, f"{version.label} is the champion already")
     if current is not None and current.night > version.night:
         return Promotion(current, False, f"{current.label} of the later night {current.night} stays")
-    while_locked(lambda: store.client.set_registered_model_alias(version.name, CHAMPION, version.version))
-    _tag(store, version, _WAS_CHAMPION, "yes")
     before = "none" if current is None else current.label
     return Promotion(version, True, f"{version.label} passed every gate; the champion before: {before}")
+
+
+def name_champion(store: Store, name: str, version: str | None) -> None:
+    """Let the alias of the registered model `name` name `version`; None: no version."""
+    if version is not None:
+        while_locked(lambda: store.client.set_registered_model_alias(name, CHAMPION, version))
+        _tag(store, name, version, _WAS_CHAMPION, "yes")
+    elif _by_alias(store, name, CHAMPION) is not None:
+        while_locked(lambda: store.client.delete_registered_model_alias(name, CHAMPION))
 
 
 def served_before(store: Store, cluster: str, kinds: Iterable[str], served: ModelVersion) -> ModelVersion:
@@ -125,37 +138,46 @@ def served_before(store: Store, cluster: str, kinds: Iterable[str], served: Mode
     A version that was rolled back does not count, nor one that passed its gates but never served.
     """
     told = _tags(store, served)
-    # One that was left already served until then; without either tag, its export died before it said so.
-    until = told.get(_ROLLED_BACK) or told.get(_SERVED_SINCE)
+    until = told.get(_SERVED_SINCE)
     found = []
     for version in (v for kind in kinds for v in versions(store, model_name(cluster, kind)) if v.label != served.label):
         tags = _tags(store, version)
         since = tags.get(_SERVED_SINCE)
         if since is None or _ROLLED_BACK in tags:
             continue
-        if until is None or since < until or (since == until and _ROLLED_BACK in told):
+        if until is None or since < until:
             found.append((since, version))
     if not found:
         raise NoChampion(f"{served.label} is the first version that has served: there is nothing to roll back to")
     return max(found, key=lambda one: one[0])[1]
 
 
-def roll_back(store: Store, left: ModelVersion, back: ModelVersion, at: datetime) -> None:
-    """Leave a version for good, and make `back` the champion of its kind; of another kind, `left`'s gets its champion before.
+def champions_after(store: Store, left: ModelVersion, back: ModelVersion) -> dict[str, str | None]:
+    """Return the champion of each kind that a rollback from `left` to `back` touches: of another kind, `left`'s has the one before."""
+    if left.name == back.name:
+        return {back.name: back.version}
+    named = _by_alias(store, left.name, CHAMPION)
+    if named is None or named.version != left.version:
+        return {back.name: back.version}
+    before = _champion_before(store, left)
+    return {left.name: None if before is None else before.version, back.name: back.version}
 
-    The tag on the version that is left is what decides: once it is there, `champion` does not answer with it any more.
-    """
-    if _ROLLED_BACK not in _tags(store, left):
-        _tag(store, left, _ROLLED_BACK, _moment(at))
-    if left.name != back.name:
-        _settle(store, left.name)
-    while_locked(lambda: store.client.set_registered_model_alias(back.name, CHAMPION, back.version))
+
+def mark_left(store: Store, label: str, at: str) -> None:
+    """Mark a version as rolled back: it is not approved again, and no rollback goes to it."""
+    name, _, version = label.rpartition("/")
+    _tag(store, name, version, _ROLLED_BACK, at)
 
 
-def mark_served(store: Store, version: ModelVersion, since: datetime, *, is_new: bool) -> None:
-    """Keep from when the version's bundle serves; `is_new` says that another's served until then."""
-    if is_new or _SERVED_SINCE not in _tags(store, version):
-        _tag(store, version, _SERVED_SINCE, _moment(since))
+def is_serving(store: Store, version: ModelVersion) -> bool:
+    """Say whether the registry knows since when the version serves."""
+    return _SERVED_SINCE in _tags(store, version)
+
+
+def mark_served(store: Store, label: str, since: str) -> None:
+    """Keep from when the version's bundle serves."""
+    name, _, version = label.rpartition("/")
+    _tag(store, name, version, _SERVED_SINCE, since)
 
 
 def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
@@ -163,27 +185,11 @@ def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
     found = _by_alias(store, model_name(cluster, kind), CHAMPION)
     if found is None:
         raise _no_champion(cluster, kind)
-    if _ROLLED_BACK in _tags(store, found):  # killed before it moved the alias
-        found = _champion_before(store, found.name)
-        if found is None:
-            raise _no_champion(cluster, kind)
     return found
 
 
-def _settle(store: Store, name: str) -> None:
-    """Let the champion alias go to the champion before, or to none, where it names a version that was rolled back."""
-    current = _by_alias(store, name, CHAMPION)
-    if current is None or _ROLLED_BACK not in _tags(store, current):
-        return
-    before = _champion_before(store, name)
-    if before is None:
-        while_locked(lambda: store.client.delete_registered_model_alias(name, CHAMPION))
-    else:
-        while_locked(lambda: store.client.set_registered_model_alias(name, CHAMPION, before.version))
-
-
-def _champion_before(store: Store, name: str) -> ModelVersion | None:
-    standing = [v for v in versions(store, name) if was_champion(store, v)]
+def _champion_before(store: Store, left: ModelVersion) -> ModelVersion | None:
+    standing = [v for v in versions(store, left.name) if v != left and was_champion(store, v)]
     return max(standing, key=lambda v: (v.night, int(v.version)), default=None)
 
 
@@ -207,26 +213,12 @@ def labelled(store: Store, label: str) -> ModelVersion:
         raise RegistryError(f"{label}: the bundle that serves names it, and the registry does not know it") from error
 
 
-def download_model(store: Store, version: ModelVersion, folder: Path) -> None:
-    """Copy the version's model folder to `folder`, whole or not at all."""
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=_made(folder.parent)) as scratch:
-        model = download(store, version, Path(scratch)) / "model"
-        if folder.exists():
-            shutil.rmtree(folder)
-        model.rename(folder)
-
-
 def download(store: Store, version: ModelVersion, into: Path) -> Path:
     """Copy the version's files below `into` and return the folder of its bundle."""
     if not version.source.startswith("models:/"):
         raise RegistryError(f"{version.label} comes from {version.source!r}; it was not registered by runcast")
     folder = download_artifacts(artifact_uri=version.source, dst_path=str(into), tracking_uri=store.tracking_uri)
     return bundle_in(Path(folder))
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _check_report(version: ModelVersion, report: GateReport | None) -> None:
@@ -257,8 +249,9 @@ def _ensure_registered(store: Store, night: Night, name: str) -> None:
 
 
 def _log_model(store: Store, night: Night, run_id: str, bundle: Path) -> LoggedModel:
+    """Log the model's files under the run; one that a killed process left is gone on with, whole or not."""
     client = store.client
-    logged = while_locked(
+    logged = _find_logged(store, night, run_id) or while_locked(
         lambda: client.create_logged_model(
             store.experiment_id(night.cluster),
             name=night.model_version,
@@ -267,6 +260,8 @@ def _log_model(store: Store, night: Night, run_id: str, bundle: Path) -> LoggedM
             model_type="runcast",
         )
     )
+    if logged.status.value == "READY":
+        return logged
     with tempfile.TemporaryDirectory(prefix="runcast-") as scratch:
         folder = Path(scratch) / "model"
         save_pyfunc(folder, bundle, run_id=run_id, model_id=logged.model_id)
@@ -275,9 +270,8 @@ def _log_model(store: Store, night: Night, run_id: str, bundle: Path) -> LoggedM
 
 
 def _find_logged(store: Store, night: Night, run_id: str) -> LoggedModel | None:
-    """Return the night's finished logged model, left by a run that died before it made the version."""
     found = store.client.search_logged_models([store.experiment_id(night.cluster)], f"name = '{night.model_version}'")
-    return next((m for m in found if m.status.value == "READY" and m.source_run_id == run_id), None)
+    return next((logged for logged in found if logged.source_run_id == run_id), None)
 
 
 def _find_version(store: Store, name: str, night: Night) -> ModelVersion | None:
@@ -291,10 +285,20 @@ def _identity(night: Night) -> tuple[str, str, str]:
 
 def versions(store: Store, name: str) -> list[ModelVersion]:
     """Return every version of a registered model."""
-    found, token = [], None
+    return [_read(found) for found in _search(store, name)]
+
+
+def approved(store: Store, name: str) -> list[ModelVersion]:
+    """Return the versions of a registered model that have passed their gates and were not rolled back."""
+    return [_read(found) for found in _search(store, name) if _PASSED in found.tags and _ROLLED_BACK not in found.tags]
+
+
+def _search(store: Store, name: str) -> list[MlflowVersion]:
+    found: list[MlflowVersion] = []
+    token = None
     while True:
         page = store.client.search_model_versions(f"name = '{name}'", page_token=token)
-        found += [_read(v) for v in page]
+        found += page
         token = page.token
         if not token:
             return found
@@ -320,7 +324,7 @@ def was_champion(store: Store, version: ModelVersion) -> bool:
     return _WAS_CHAMPION in tags and _ROLLED_BACK not in tags
 
 
-def _moment(at: datetime) -> str:
+def sortable(at: datetime) -> str:
     """Return a moment as text that sorts as time does."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
@@ -330,8 +334,8 @@ def _tags(store: Store, version: ModelVersion) -> Mapping[str, str]:
     return tags
 
 
-def _tag(store: Store, version: ModelVersion, key: str, value: str) -> None:
-    while_locked(lambda: store.client.set_model_version_tag(version.name, version.version, key, value))
+def _tag(store: Store, name: str, version: str, key: str, value: str) -> None:
+    while_locked(lambda: store.client.set_model_version_tag(name, version, key, value))
 
 
 def _read(found: MlflowVersion) -> ModelVersion:

@@ -76,6 +76,7 @@ def log_night(
     Numbers are logged to four digits, which is what its tables have room for; report.json holds them whole.
     """
     client, run_id = store.client, _open_run(store, night, logged_at)
+    _end_killed(store, night, run_id, logged_at)
     _describe(store, night.cluster, about)
     _log_dataset(store, run_id, night)
     for part in _parts([Param(key, str(value)) for key, value in sorted(parameters.items())], PARAMETERS_A_CALL):
@@ -188,6 +189,14 @@ def _open_run(store: Store, night: Night, logged_at: datetime) -> str:
         )
     )
     return str(run.info.run_id)
+
+
+def _end_killed(store: Store, night: Night, run_id: str, at: datetime) -> None:
+    """End the runs that a killed process left open, where the night's data or model have become others since."""
+    same = f"attributes.status = 'RUNNING' and tags.`runcast.kind` = '{night.kind}' and tags.`runcast.night` = '{night.night}'"
+    for run in store.client.search_runs([store.experiment_id(night.cluster)], same):
+        if run.info.run_id != run_id:
+            while_locked(partial(store.client.set_terminated, run.info.run_id, "KILLED", int(at.timestamp() * 1000)))
 
 
 def _describe(store: Store, cluster: str, about: str) -> None:

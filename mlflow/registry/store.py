@@ -8,10 +8,12 @@ again when the database is locked. More than a few clusters at once need Postgre
 
 import fcntl
 import logging
+import re
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import mlflow
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from sqlalchemy.exc import SADeprecationWarning
+from sqlalchemy.exc import SADeprecationWarning, SQLAlchemyError
 
 from runcast.data.settings import Settings
 from runcast.registry.errors import RegistryError, StoreUnavailable
@@ -65,7 +67,11 @@ def open_store(settings: Settings) -> Store:
 
     Also makes it the process's tracking store: the library looks logged models up through that one.
     """
-    uri = settings.tracking_uri
+    with told_when_unavailable(settings.tracking_uri):
+        return _open(settings.tracking_uri, settings)
+
+
+def _open(uri: str, settings: Settings) -> Store:
     if urlsplit(uri).scheme in ("", "file"):
         raise RegistryError(
             f"tracking store {uri!r}: MLflow 3 no longer keeps runs in plain folders. "
@@ -73,12 +79,9 @@ def open_store(settings: Settings) -> Store:
         )
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
-    for chatty in (
-        "alembic",
-        "mlflow.store.db.utils",
-        "mlflow.utils.environment",
-    ):  # schema steps at the first use; no pip in a uv venv
+    for chatty in ("alembic", "mlflow.utils.environment"):  # schema steps at the first use; no pip in a uv venv
         logging.getLogger(chatty).setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints the trace of what it raises
     if not uri.startswith("sqlite:"):
         return Store(_connect(uri), uri, None)
     database = Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0]))
@@ -96,12 +99,40 @@ def _connect(uri: str) -> MlflowClient:
     with warnings.catch_warnings():  # MLflow 3.17 declares its tables in a way that SQLAlchemy 2.1 calls deprecated
         warnings.simplefilter("ignore", SADeprecationWarning)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        try:
-            client.search_registered_models(max_results=1)  # opens the registry's tables too, or says that there is no server
-        except MlflowException as error:
-            said = _without_password(f"{uri}: does not answer ({error}). Is it up?", uri)
-            raise StoreUnavailable(said) from None  # the cause would show the password in a task's log
+        client.search_registered_models(max_results=1)  # opens the registry's tables too, or says that there is no server
     return client
+
+
+@contextmanager
+def told_when_unavailable(uri: str) -> Iterator[None]:
+    """Raise StoreUnavailable for what the library, SQLAlchemy or SQLite say where the store does not answer or cannot be written.
+
+    Other errors pass as they are.
+    """
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
+        said = str(error)
+        why = next((why for pattern, why in _UNAVAILABLE if re.search(pattern, said, re.IGNORECASE)), None)
+        if why is None:
+            raise
+        message = _without_password(f"{uri}: {why} ({said.strip().splitlines()[0][:300]}). {_KEPT}", uri)
+        raise StoreUnavailable(message) from None  # the cause would show the password in a task's log
+
+
+#: What is said where trying again later may help, by SQLite, PostgreSQL's driver and MLflow's client, and in our words.
+_UNAVAILABLE = (
+    (r"database is locked", "the tracking database stays locked by another process"),
+    (r"database or disk is full|No space left", "its disk is full"),
+    (r"readonly database|read-only", "it cannot be written"),
+    (r"disk I/O error|unable to open database file", "its disk refuses"),
+    (
+        r"failed with exception|Max retries exceeded|Connection refused|could not connect|connection to server|server closed",
+        "does not answer",
+    ),
+    (r"failed with error code (429|5\d\d)", "does not answer as it should"),
+)
+_KEPT = "What the night made is kept, and the bundle serves on. See that it is up, then run the night again; the next night does so too."
 
 
 def _without_password(text: str, uri: str) -> str:
@@ -123,5 +154,5 @@ def while_locked(action: Callable[[], Result], sleep: Callable[[float], None] = 
             if "database is locked" not in str(error):
                 raise
             if tries == LOCK_TRIES:
-                raise StoreUnavailable(f"the tracking database stays locked: {error}") from error
+                raise StoreUnavailable(f"the tracking database stays locked ({error}). {_KEPT}") from error
         sleep(0.5 * 2 ** (tries - 1))

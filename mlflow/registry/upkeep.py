@@ -11,20 +11,22 @@ from urllib.parse import quote
 from runcast.data.cluster import Cluster
 from runcast.data.settings import Settings
 from runcast.registry import models, retention
-from runcast.registry.job import night_of, served_now
+from runcast.registry.job import night_of, served_now, unlogged_nights
 from runcast.registry.models import ModelVersion
+from runcast.registry.moving import in_turn, opened
 from runcast.registry.runs import REPLAY
 from runcast.registry.slug import model_name
-from runcast.registry.store import Store, open_store
+from runcast.registry.store import Store
 from runcast.scheduler.bundle import Manifest, old_bundles
 from runcast.training.kinds import MODELS
 
 Record = dict[str, Any]
 
 
+@in_turn
 def prune(cluster: Cluster, settings: Settings, today: dt.date, now: dt.datetime, *, is_dry: bool = False) -> Record:
     """Delete what is no longer kept of past nights, unless `is_dry`; the record says what, folders relative to the home."""
-    store, keep = open_store(settings), cluster.retention
+    store, keep = opened(cluster, settings), cluster.retention
     serves = served_now(cluster, settings)
     done = {
         kind: retention.prune(
@@ -57,13 +59,17 @@ def prune(cluster: Cluster, settings: Settings, today: dt.date, now: dt.datetime
 
 
 def _old_models(store: Store, cluster: Cluster, settings: Settings, today: dt.date, now: dt.datetime) -> list[Path]:
-    """Return the trained models of past nights, and fetched copies, that no alias names; the registry has copies of its own."""
+    """Return the trained models of past nights, and fetched copies, that no alias names; the registry has copies of its own.
+
+    Nights that the registry has not been told of stay.
+    """
     root, named = settings.models / cluster.name, _aliased(store, cluster)
+    needed = {version.night for version in named} | set(unlogged_nights(cluster, settings))
     fetched = root / "registered"
     hashes = {version.model_sha256[:16] for version in named}
     copies = sorted(fetched.iterdir()) if fetched.is_dir() else []
     return [
-        *retention.old_days(root, today, cluster.retention.models_days, {version.night for version in named}, now),
+        *retention.old_days(root, today, cluster.retention.models_days, needed, now),
         *(path for path in copies if path.name not in hashes and not retention.is_fresh(path, now)),
     ]
 

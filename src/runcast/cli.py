@@ -19,6 +19,7 @@ from rich.markup import escape
 from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
+from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings
 from runcast.host import HOST_COMMANDS, run_host_command
 
@@ -44,7 +45,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON o
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        with told_where_refused("runcast"):
+            app()
     except QualityStop as error:
         err.print(f"[bold red]stopped:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
@@ -105,7 +107,7 @@ def ingest(
         raise typer.BadParameter("name what to load: one of --date D, --from D --to D, or --all")
     from_day, to_day = (date, date) if date else (first, last)
     with _progress(f"{cluster}: reading the log", as_json):
-        report = load(chosen, settings, first=_day(from_day), last=_day(to_day))
+        report = load(chosen, settings, first=_day(from_day), last=_day(to_day), now=dt.datetime.now(dt.UTC))
     _result(report.to_json(), as_json, show.ingest_lines(report.to_json()))
 
 
@@ -199,7 +201,7 @@ def replay(
     if test_share is not None and (first or last):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
     with _progress(f"{cluster}: reading the log", as_json):
-        load(chosen, settings, first=None, last=_day(as_of))
+        load(chosen, settings, first=None, last=_day(as_of), now=dt.datetime.now(dt.UTC))
     with _progress(f"{cluster}: replaying, models trained {every}", as_json) as say:
         result = run_replay(
             chosen,

@@ -8,10 +8,13 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from runcast.data.cluster import Cluster, find_cluster
-from runcast.data.errors import NoSuchNight, SourceError
+from runcast.data.errors import NoSuchNight, SourceError, StageBusy
+from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings
+from runcast.data.turns import take_turn
 from runcast.records import Record, keep, keep_failure
 
 
@@ -26,8 +29,10 @@ class Stage:
 
 def _ingest(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     from runcast.data.job import ingest
+    from runcast.data.lake import Lake
 
-    return ingest(cluster, settings, first=None, last=day).to_json()
+    is_first = Lake(settings.lake).as_of_us(cluster.name) is None  # reads all that the log holds; later nights what is new
+    return ingest(cluster, settings, first=None if is_first else day, last=day, now=dt.datetime.now(dt.UTC)).to_json()
 
 
 def _quality(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
@@ -88,8 +93,8 @@ STAGES: tuple[Stage, ...] = (
     *(Stage(f"train_{kind}", f"fit {kind} on all that had ended", _train(kind)) for kind in MODEL_KINDS),
     Stage("evaluate", "replay the latest jobs beside the baselines", _evaluate),
     Stage("register", "log the run and register the versions", _register),
-    Stage("promote", "move the champion alias, if the gates passed", _promote),
-    Stage("export", "write the bundle for the scheduler", _export),
+    Stage("promote", "say which models passed every gate and may serve", _promote),
+    Stage("export", "write the bundle for the scheduler; champions move with it", _export),
 )
 BY_NAME: dict[str, Stage] = {stage.name: stage for stage in STAGES}
 
@@ -98,18 +103,24 @@ def run_stage(name: str, cluster_name: str, day: str) -> Record:
     """Run one stage of the night of `day` (YYYY-MM-DD, local to the cluster) and keep its record; the record is returned.
 
     The front page is written after the last stage and after one that failed, whose error is kept and raised.
+    Raises StageBusy where another process runs this stage of the cluster, HomeRefuses where the disk does not take what it writes.
     """
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
     date = dt.date.fromisoformat(day)
-    try:
-        record = {"cluster": cluster.name, "day": day, "stage": name, **BY_NAME[name].run(cluster, settings, date)}
-    except Exception as error:
-        _tell_failure(settings, cluster.name, day, name, error)
-        raise
-    keep(settings, cluster.name, day, name, record)
-    if name == STAGES[-1].name:
-        front_page(settings)
+    lock = settings.home / "locks" / f"{quote(cluster.name, safe='')}.{name}"
+    with (
+        told_where_refused(f"{cluster.name}, {day}: {name}"),
+        take_turn(lock, f"{cluster.name}: the stage {name} is being run", 0.0, StageBusy),
+    ):
+        try:
+            record = {"cluster": cluster.name, "day": day, "stage": name, **BY_NAME[name].run(cluster, settings, date)}
+            keep(settings, cluster.name, day, name, record)
+        except Exception as error:
+            _tell_failure(settings, cluster.name, day, name, error)
+            raise
+        if name == STAGES[-1].name:
+            front_page(settings)
     return record
 
 
@@ -148,7 +159,7 @@ def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.
     from runcast.data.job import ingest
     from runcast.data.lake import Lake
 
-    ingest(cluster, settings, first=None, last=None)
+    ingest(cluster, settings, first=None, last=None, now=now)
     dates = Lake(settings.lake).dates(cluster.name)
     if not dates:
         raise SourceError(f"{cluster.name}: no job in this log has ended, so there is no night to run; name one with --date")

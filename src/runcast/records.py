@@ -5,7 +5,6 @@ RUNCAST_HOME/nights/<cluster>/<day>/<stage>.json, and failure.json beside them f
 
 import datetime as dt
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +65,6 @@ def clusters_with_nights(settings: Settings) -> list[str]:
 
 def _write(path: Path, record: Record) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.part")  # the same each time: what a killed process left is written over
     beside.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     beside.replace(path)

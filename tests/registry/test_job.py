@@ -25,7 +25,9 @@ from runcast.data.sources.batch import Batch
 from runcast.evaluation.job import evaluate
 from runcast.features.job import build_features
 from runcast.registry import job as registry
-from runcast.registry.errors import GateNotPassed, NoChampion
+from runcast.registry import moving
+from runcast.registry.errors import ClockBehind, GateNotPassed, NoChampion
+from runcast.registry.models import name_champion
 from runcast.registry.store import open_store
 from runcast.scheduler.bundle import bundles, make_current, read_manifest, resolve
 from runcast.scheduler.predictor import Predictor
@@ -287,20 +289,65 @@ def test_night_without_a_report_is_not_registered(cluster: Cluster, empty_databa
         registry.register(cluster, read_settings({"RUNCAST_HOME": str(tmp_path)}), NIGHTS[0], NOW)
 
 
-def test_rollback_moves_alias_and_bundle_together(
+def test_a_clock_that_jumped_back_leaves_the_serving_bundle(
     nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings
 ) -> None:
-    """The last test of this home: what it leaves is another champion. A rollback killed before the link moved is finished, not repeated."""
+    """A bundle dated ten days back would have expired three days ago; one dated a minute into the day is right."""
+    before, behind = resolve(home.bundles / cluster.name), dt.datetime(2026, 3, 21, 2, tzinfo=dt.UTC)
+    for action in (registry.export, registry.rollback):
+        with pytest.raises(
+            ClockBehind,
+            match=r"the clock says 2026-03-21 02:00 UTC, and the night of 2026-03-31 cannot be before 2026-03-30 22:00",
+        ):
+            action(cluster, home, NIGHTS[-1], behind)
+    assert resolve(home.bundles / cluster.name) == before
+
+
+def test_promotion_killed_between_alias_and_bundle_is_finished_by_whoever_comes_next(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A copy of the home as of its first night, whose second night dies when the aliases have moved and the link has not."""
+    shutil.copytree(home.home, tmp_path / "home", symlinks=True)
+    copy = read_settings({"RUNCAST_HOME": str(tmp_path / "home")})
+    root, store = copy.bundles / cluster.name, open_store(copy)
+    first = read_manifest(root / bundles(root)[0])
+    make_current(root, first.name)
+    for kind in KINDS:
+        name_champion(store, f"runcast-demo-{kind}", "1")
+    registry.promote(cluster, copy, NIGHTS[-1])
+    assert {v.version for v in registry.standing_champions(open_store(copy), cluster).values()} == {"1"}, (
+        "moved with the bundle only"
+    )
+    with monkeypatch.context() as killed:
+        killed.setattr(moving, "make_current", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            registry.export(cluster, copy, NIGHTS[-1], NOW + dt.timedelta(days=9))
+    assert read_manifest(resolve(root)) == first
+    registry.champions(cluster, copy)
+    served = str(read_manifest(resolve(root)).registered)
+    assert served.endswith("/2")
+    assert served in {v.label for v in registry.standing_champions(open_store(copy), cluster).values()}
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_rollback_moves_alias_and_bundle_together(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test of this home: what it leaves is another champion. A rollback that was killed is finished, not made twice."""
     root = home.bundles / cluster.name
     before = read_manifest(resolve(root))
-    later = [NOW + dt.timedelta(days=day) for day in (2, 3, 4)]
-    done = registry.rollback(cluster, home, NIGHTS[-1], later[0])
+    with monkeypatch.context() as killed:
+        killed.setattr(moving, "make_current", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            registry.rollback(cluster, home, NIGHTS[-1], NOW + dt.timedelta(days=2))
+    assert read_manifest(resolve(root)).registered == before.registered
+    done = registry.rollback(cluster, home, NIGHTS[-1], NOW + dt.timedelta(days=3))
     after = read_manifest(resolve(root))
     assert after.registered == done["champion"] == str(before.registered).replace("/2", "/1")
     assert (after.data_cut, after.kind) == (before.data_cut, before.kind), "the older model with the newest history"
     assert registry.standing_champions(open_store(home), cluster)[before.kind].label == done["champion"]
-    make_current(root, before.name, keep=9)
-    assert registry.rollback(cluster, home, NIGHTS[-1], later[1])["champion"] == done["champion"]
-    assert read_manifest(resolve(root)).registered == done["champion"]
     with pytest.raises(NoChampion, match="nothing to roll back to"):
-        registry.rollback(cluster, home, NIGHTS[-1], later[2])
+        registry.rollback(cluster, home, NIGHTS[-1], NOW + dt.timedelta(days=4))

@@ -9,7 +9,20 @@ from mlflow.exceptions import MlflowException
 
 from runcast.evaluation.gates import GateReport
 from runcast.registry.errors import GateNotPassed, NoChampion
-from runcast.registry.models import ModelVersion, champion, download, mark_served, promote, roll_back, served_before
+from runcast.registry.models import (
+    ModelVersion,
+    Promotion,
+    approve,
+    champion,
+    champions_after,
+    download,
+    mark_served,
+    name_champion,
+    promotion,
+    served_before,
+    sortable,
+)
+from runcast.registry.moving import NOTE, Move, finish, make
 from runcast.registry.runs import Night
 from runcast.registry.store import Store
 
@@ -18,6 +31,15 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 Registers = Callable[[Night], ModelVersion]
 Nights = Callable[..., Night]
 Reports = Callable[..., GateReport]
+
+
+def promote(store: Store, version: ModelVersion, report: GateReport | None) -> Promotion:
+    """What the job does, without a bundle."""
+    approve(store, version, report)
+    done = promotion(store, version)
+    if done.moved:
+        name_champion(store, version.name, version.version)
+    return done
 
 
 def _aliases(store: Store) -> dict[str, str]:
@@ -60,16 +82,13 @@ def test_killed_between_files_and_version_reuses_the_files(
     assert len(store.client.search_logged_models([store.experiment_id("venus")])) == 1
 
 
-def test_killed_between_register_and_alias_leaves_the_old_champion(
-    store: Store, night: Nights, register_night: Registers, monkeypatch: pytest.MonkeyPatch, make_report: Reports
+def test_approval_alone_leaves_the_old_champion(
+    store: Store, night: Nights, register_night: Registers, make_report: Reports
 ) -> None:
     first = register_night(night(25))
     promote(store, first, make_report(first))
     second = register_night(night(26))
-    with monkeypatch.context() as killed:
-        killed.setattr(type(store.client), "set_registered_model_alias", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            promote(store, second, make_report(second))
+    approve(store, second, make_report(second))
     assert champion(store, "venus", "gbdt") == first
     assert promote(store, second, make_report(second)).moved
     assert champion(store, "venus", "gbdt") == second
@@ -121,6 +140,7 @@ def test_backfilled_night_does_not_replace_a_later_champion(
 
 
 Serves = Callable[..., ModelVersion]
+GoesBack = Callable[[ModelVersion], ModelVersion]
 
 
 @pytest.fixture
@@ -131,72 +151,80 @@ def serve(store: Store, night: Nights, register_night: Registers, make_report: R
         version = register_night(night(day, kind=kind))
         promote(store, version, make_report(version))
         if is_served:
-            mark_served(store, version, datetime(2020, 9, day + 1, tzinfo=UTC), is_new=True)
+            mark_served(store, version.label, sortable(datetime(2020, 9, day + 1, tzinfo=UTC)))
         return version
 
     return run
 
 
-def go_back(store: Store, served: ModelVersion) -> ModelVersion:
-    """What the job does: from the version that serves to the one that served before; `since` as the clock goes on."""
-    back = served_before(store, "venus", ["cart", "gbdt"], served)
-    roll_back(store, served, back, AT)
-    mark_served(store, back, AT, is_new=True)
-    return back
+@pytest.fixture
+def go_back(store: Store, tmp_path: Path) -> Callable[[ModelVersion], ModelVersion]:
+    """What the job does, without a bundle: from the version that serves to the one that served before."""
+
+    def run(served: ModelVersion) -> ModelVersion:
+        back = served_before(store, "venus", ["cart", "gbdt"], served)
+        champions = champions_after(store, served, back)
+        make(store, tmp_path, Move(sortable(AT), champions, served=back.label, left=served.label))
+        return back
+
+    return run
 
 
 def test_rollback_goes_to_what_served_before_and_what_it_left_stays_away(
-    store: Store, serve: Serves, make_report: Reports
+    store: Store, serve: Serves, go_back: GoesBack, make_report: Reports
 ) -> None:
     first, second, third = serve(23), serve(24), serve(26)
-    assert go_back(store, third) == second
+    assert go_back(third) == second
     assert champion(store, "venus", "gbdt") == second
     with pytest.raises(GateNotPassed, match="was rolled back"):
         promote(store, third, make_report(third))
-    assert go_back(store, second) == first
+    assert go_back(second) == first
     with pytest.raises(NoChampion, match="nothing to roll back to"):
-        go_back(store, first)
+        go_back(first)
 
 
-def test_rollback_passes_over_a_night_that_passed_but_never_served(store: Store, serve: Serves) -> None:
+def test_rollback_passes_over_a_night_that_passed_but_never_served(store: Store, serve: Serves, go_back: GoesBack) -> None:
     """Nights 23 and 26 ran and served; the one of 24 was caught up later and passed."""
     first, last = serve(23), serve(26)
     serve(24, is_served=False)
-    assert go_back(store, last) == first
+    assert go_back(last) == first
 
 
-def test_rollback_to_another_kind_leaves_each_kind_its_champion(store: Store, serve: Serves) -> None:
+def test_rollback_to_another_kind_leaves_each_kind_its_champion(store: Store, serve: Serves, go_back: GoesBack) -> None:
     """gbdt served, then cart: going back gives cart its champion before, which had never served."""
     gbdt, silent, cart = serve(23), serve(23, kind="cart", is_served=False), serve(24, kind="cart")
-    assert go_back(store, cart) == gbdt
+    assert go_back(cart) == gbdt
     assert (champion(store, "venus", "gbdt"), champion(store, "venus", "cart")) == (gbdt, silent)
 
 
-def test_rollback_from_the_only_champion_of_its_kind_leaves_none(store: Store, serve: Serves) -> None:
+def test_rollback_from_the_only_champion_of_its_kind_leaves_none(store: Store, serve: Serves, go_back: GoesBack) -> None:
     gbdt, cart = serve(23), serve(24, kind="cart")
-    assert go_back(store, cart) == gbdt
+    assert go_back(cart) == gbdt
     with pytest.raises(NoChampion, match="no cart model"):
         champion(store, "venus", "cart")
 
 
-def test_a_version_that_serves_on_keeps_its_beginning(store: Store, serve: Serves) -> None:
-    """Night 25 failed its gate, so the version of 23 was exported again: it still served before the one of 26."""
-    first, last = serve(23), serve(26)
-    mark_served(store, first, AT, is_new=False)
-    assert served_before(store, "venus", ["gbdt"], last) == first
-
-
-def test_killed_rollback_has_left_already_and_a_second_one_finishes_it(
-    store: Store, serve: Serves, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("killed_at", ["set_model_version_tag", "set_registered_model_alias"])
+def test_killed_move_is_finished_by_whoever_comes_next(
+    store: Store, serve: Serves, go_back: GoesBack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, killed_at: str
 ) -> None:
     _, second, third = serve(23), serve(24), serve(25)
     with monkeypatch.context() as killed:
-        killed.setattr(type(store.client), "set_registered_model_alias", _killed)
+        killed.setattr(type(store.client), killed_at, _killed)
         with pytest.raises(KeyboardInterrupt):
-            go_back(store, third)
+            go_back(third)
+    assert champion(store, "venus", "gbdt") == third
+    assert finish(store, tmp_path) is not None
     assert champion(store, "venus", "gbdt") == second
-    assert go_back(store, third) == second, "not one further"
+    assert finish(store, tmp_path) is None, "once"
+    assert not (tmp_path / NOTE).exists()
+
+
+def test_move_to_a_bundle_that_is_gone_is_given_up(store: Store, serve: Serves, tmp_path: Path) -> None:
+    first, second = serve(23), serve(24)
+    make(store, tmp_path, Move(sortable(AT), {first.name: first.version}, "20260101T000000Z-gone", left=second.label))
     assert champion(store, "venus", "gbdt") == second
+    assert not (tmp_path / NOTE).exists()
 
 
 def test_readers_never_get_the_latest_instead_of_the_champion(

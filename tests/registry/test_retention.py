@@ -9,7 +9,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from runcast.evaluation.gates import GateReport
-from runcast.registry.models import ModelVersion, champion, download, promote
+from runcast.registry.models import ModelVersion, approve, champion, download, name_champion
 from runcast.registry.retention import prune
 from runcast.registry.runs import Night
 from runcast.registry.store import Store
@@ -27,7 +27,8 @@ def versions(
     """Versions 1 to 6 of the nights 20 to 25; 1, 2 and 4 passed, so that 4 is champion and 6 challenger."""
     made = [register_night(night(day)) for day in range(20, 26)]
     for at in (0, 1, 3):
-        promote(store, made[at], make_report(made[at]))
+        approve(store, made[at], make_report(made[at]))
+        name_champion(store, made[at].name, made[at].version)
     return made
 
 

@@ -1,0 +1,163 @@
+"""A tracking store that is locked or down: nights keep what they made, the old champion serves, and the next night logs them first."""
+
+import datetime as dt
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import OperationalError
+
+from runcast.data.cluster import Cluster
+from runcast.data.errors import MayPass
+from runcast.data.job import load
+from runcast.data.lake import Lake
+from runcast.data.settings import Settings, read_settings
+from runcast.data.sources.batch import Batch
+from runcast.evaluation.job import evaluate
+from runcast.features.job import build_features
+from runcast.registry import job as registry
+from runcast.registry import models
+from runcast.registry import store as stores
+from runcast.registry.errors import StoreUnavailable
+from runcast.registry.store import open_store, told_when_unavailable
+from runcast.scheduler.bundle import read_manifest, resolve
+from runcast.training.job import train
+
+NIGHTS = [dt.date(2026, 3, day) for day in (29, 30, 31)]
+NOW = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC)
+NOBODY_THERE = "http://127.0.0.1:9"
+
+
+def judged(cluster: Cluster, settings: Settings, night: dt.date, jobs: pa.Table) -> None:
+    """The stages before the registry's, for the kind that trains fastest."""
+    load(cluster, Lake(settings.lake), [Batch(jobs)], last=night)
+    build_features(cluster, settings, night)
+    train(cluster, settings, night, "cart")
+    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings), kinds=("nearest_median", "cart"))
+
+
+def with_gates(cluster: Cluster, *gates: object) -> Cluster:
+    return cluster.model_copy(update={"evaluation": cluster.evaluation.model_copy(update={"gates": gates})})
+
+
+def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
+    made_up_cluster: Cluster,
+    made_up_jobs: pa.Table,
+    empty_database: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The 29th as always, the 30th with nobody at the store's address, the 31st as always but its model fails its gate."""
+    shutil.copy(empty_database, tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    down = read_settings({"RUNCAST_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": NOBODY_THERE})
+    lenient = with_gates(made_up_cluster)
+    strict = with_gates(made_up_cluster, made_up_cluster.evaluation.gates[0].model_copy(update={"at_most": 1.0}))
+    served = settings.bundles / "demo"
+
+    judged(lenient, settings, NIGHTS[0], made_up_jobs)
+    for stage in (registry.register, registry.export):
+        stage(lenient, settings, NIGHTS[0], NOW)
+        registry.promote(lenient, settings, NIGHTS[0])
+    registry.export(lenient, settings, NIGHTS[0], NOW)
+    before = resolve(served)
+    assert read_manifest(before).registered == "runcast-demo-cart/1"
+
+    judged(lenient, down, NIGHTS[1], made_up_jobs)
+    assert "compared with the champion that serves only: cart" in caplog.text
+    with pytest.raises(
+        StoreUnavailable, match=r"127\.0\.0\.1:9: does not answer .*What the night made is kept, and the bundle serves on"
+    ) as told:
+        registry.register(lenient, down, NIGHTS[1], NOW)
+    assert isinstance(told.value, MayPass)
+    assert registry.unlogged_nights(lenient, settings) == ["2026-03-30"]
+    assert resolve(served) == before
+
+    judged(strict, settings, NIGHTS[2], made_up_jobs)
+    done = registry.register(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1))
+    assert (done["caught_up"], done["versions"]) == ({"2026-03-30": "logged: cart 2"}, {"cart": "3"})
+    assert registry.register(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1)) == {**done, "caught_up": {}}
+    assert list(registry.promote(strict, settings, NIGHTS[2])["kept"]) == ["cart"]
+    exported = registry.export(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1))
+    assert exported["registered"] == "runcast-demo-cart/2", "the night that had to wait has passed: its model is the champion"
+
+    client = open_store(settings).client
+    runs = client.search_runs([client.get_experiment_by_name("runcast-demo").experiment_id])
+    assert sorted((run.info.run_name, run.info.status) for run in runs) == [
+        (f"{night} cart", "FINISHED") for night in ("2026-03-29", "2026-03-30", "2026-03-31")
+    ]
+
+
+def test_a_night_that_cannot_be_caught_up_with_is_told_and_keeps_no_other_back(
+    made_up_cluster: Cluster, made_up_jobs: pa.Table, empty_database: Path, tmp_path: Path
+) -> None:
+    shutil.copy(empty_database, tmp_path)
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    lost = settings.models / "demo" / "2026-03-29" / ".unlogged"
+    lost.parent.mkdir(parents=True)
+    lost.touch()
+    judged(made_up_cluster, settings, NIGHTS[2], made_up_jobs)
+    done = registry.register(made_up_cluster, settings, NIGHTS[2], NOW)
+    assert done["versions"] == {"cart": "1"}
+    assert done["caught_up"]["2026-03-29"].startswith("not logged: demo, 2026-03-29: no report at ")
+    assert registry.unlogged_nights(made_up_cluster, settings) == ["2026-03-29"]
+
+
+def test_a_night_killed_before_its_alias_moved_is_the_challenger_after_the_rerun(
+    made_up_cluster: Cluster, made_up_jobs: pa.Table, empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_database, tmp_path)
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    judged(made_up_cluster, settings, NIGHTS[2], made_up_jobs)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(models, "name_challenger", killed)
+        with pytest.raises(KeyboardInterrupt):
+            registry.register(made_up_cluster, settings, NIGHTS[2], NOW)
+    assert registry.register(made_up_cluster, settings, NIGHTS[2], NOW)["versions"] == {"cart": "1"}
+    assert open_store(settings).client.get_registered_model("runcast-demo-cart").aliases == {"challenger": 1}
+
+
+def test_a_database_that_another_process_writes_is_waited_for(settings: Settings) -> None:
+    store = open_store(settings)
+    writer = sqlite3.connect(settings.home / "mlflow.db", isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(1.0, lambda: (writer.execute("COMMIT"), writer.close()))
+    release.start()
+    assert store.experiment_id("venus")
+    release.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (MlflowException("(sqlite3.OperationalError) database is locked"), "stays locked by another process"),
+        (sqlite3.OperationalError("database or disk is full"), "its disk is full"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "cannot be written"),
+        (sqlite3.OperationalError("disk I/O error"), "its disk refuses"),
+        (OperationalError("select 1", {}, Exception("connection to server at 10.0.0.1 failed")), "does not answer"),
+        (MlflowException("API request to http://h/api failed with exception HTTPConnectionPool"), "does not answer"),
+        (MlflowException("API request to endpoint /api failed with error code 503 != 200"), "does not answer as it should"),
+    ],
+    ids=["locked", "full", "read-only", "input and output", "PostgreSQL", "refused", "unavailable"],
+)
+def test_what_may_pass_is_told_in_one_way_and_without_the_password(error: Exception, why: str) -> None:
+    with pytest.raises(StoreUnavailable, match=why) as told, told_when_unavailable("postgresql://ada:secret@h/mlflow"):
+        raise error
+    assert "secret" not in str(told.value)
+    assert "the next night does so too" in str(told.value)
+
+
+def test_what_does_not_pass_stays_what_it_is() -> None:
+    with pytest.raises(MlflowException, match="no such column"), told_when_unavailable("sqlite:///a.db"):
+        raise MlflowException("no such column")
+    assert stores.LOCK_TRIES > 1
