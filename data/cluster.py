@@ -63,12 +63,12 @@ class RuncastParameters(_Part):
     """Of the predictor `runcast`; one default for all logs, chosen before the test stretch of any (see training/DECISIONS.md)."""
 
     latest_jobs: int = Field(150_000, ge=1)  # learns from so many, the latest ended
-    trees: int = Field(300, ge=1)  # of the median model; the others have two thirds of it
+    trees: int = Field(200, ge=1)  # of p90 and of the scorer; each of the median's two models has three quarters of it
     leaves: int = Field(31, ge=2)
     learning_rate: float = Field(0.05, gt=0)
     min_data_in_leaf: int = Field(50, ge=1)
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
-    margin_jobs: int = Field(500, ge=1)  # latest ended jobs that correct p90
+    margin_jobs: int = Field(1000, ge=1)  # latest ended jobs that correct p90
     margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
 
 

@@ -89,7 +89,9 @@ KINDS: tuple[Kind, ...] = (
         "runcast",
         "model",
         "of candidate values the one most likely to be right, beside boosted quantiles",
-        lambda inputs, runtime_s, training: fit_runcast(inputs, runtime_s, training.runcast, training.seed, training.threads),
+        lambda inputs, runtime_s, training: fit_runcast(
+            without_dates(inputs), runtime_s, training.runcast, training.seed, training.threads
+        ),
         lambda training: {**training.runcast.model_dump(), "seed": training.seed},
     ),
 )

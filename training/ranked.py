@@ -22,6 +22,8 @@ BLEND_FROM, BLEND_TO = 0.1, 0.7
 #: Of equal calibrated chance, the higher score is the surer: a step of the calibration orders nothing within it.
 SCORE_SHARE = 1e-6
 
+FILES = ("p50.txt", "p50_ratio.txt", "p90.txt", "scorer.txt")
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -34,13 +36,44 @@ class Calibration:
         return np.interp(score, self.score, self.share)
 
 
+#: What the median's second model is relative to; a job before which nothing had ended counts as one of a second.
+NEAREST = "nearest_median_s"
+
+
+def nearest_log(nearest_median_s: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return ln of the nearest median, 0 where there is none."""
+    return candidates.log_of(np.where(np.isfinite(nearest_median_s), nearest_median_s, np.float32(1)))
+
+
+class Median:
+    """ln(median runtime), the mean of two models' answers: of ln(runtime), and of ln(runtime / nearest median).
+
+    Trees answer what they have seen; the second follows the history to runtimes that training had not.
+    """
+
+    def __init__(self, of_runtime: Booster, of_ratio: Booster) -> None:
+        self.of_runtime, self.of_ratio = of_runtime, of_ratio
+        self.names = of_runtime.names
+        self._nearest = self.names.index(NEAREST)
+
+    def predict(self, values: NDArray[np.float32]) -> Floats:
+        """Return ln(median) for float32 (n, k), one for each row."""
+        follows = self.of_ratio.predict(values) + nearest_log(values[:, self._nearest])
+        return (self.of_runtime.predict(values) + follows) * 0.5
+
+    def predict_one(self, row: NDArray[np.float32]) -> float:
+        """Return ln(median) for one row of float32 (k,)."""
+        follows = self.of_ratio.predict_one(row) + float(nearest_log(row[self._nearest : self._nearest + 1])[0])
+        return (self.of_runtime.predict_one(row) + follows) * 0.5
+
+
 @dataclass(frozen=True)
 class Ranked:
-    """Three LightGBM models, the scorer's calibration, and the margin of p90 as of the end of training."""
+    """The median, a 0.9 quantile and a scorer, the scorer's calibration, and the margin of p90 as of the end of training."""
 
     kind: str
     columns: tuple[str, ...]
-    p50: Booster = field(compare=False)
+    p50: Median = field(compare=False)
     p90: Booster = field(compare=False)
     scorer: Booster = field(compare=False)
     calibration: Calibration
@@ -79,17 +112,19 @@ class Ranked:
         }
 
     def files(self) -> dict[str, str]:
-        return {"p50.txt": self.p50.text, "p90.txt": self.p90.text, "scorer.txt": self.scorer.text}
+        models = (self.p50.of_runtime, self.p50.of_ratio, self.p90, self.scorer)
+        return {name: model.text for name, model in zip(FILES, models, strict=True)}
 
     @classmethod
     def read(cls, kind: str, columns: tuple[str, ...], content: Mapping[str, Any], files: Mapping[str, str]) -> Self:
-        p50, p90, scorer = (Booster(files[name]) for name in ("p50.txt", "p90.txt", "scorer.txt"))
-        if p50.names != p90.names or not {*p50.names, *candidates.READS} <= {*columns}:
-            raise ModelFileError("p50.txt, p90.txt: their features are not among the model's; export the model again")
+        of_runtime, of_ratio, p90, scorer = (Booster(files[name]) for name in FILES)
+        names = of_runtime.names
+        if not names == of_ratio.names == p90.names or NEAREST not in names or not {*names, *candidates.READS} <= {*columns}:
+            raise ModelFileError(f"{', '.join(FILES[:3])}: their features are not the model's; export the model again")
         if scorer.names != candidates.COLUMNS:
             raise ModelFileError("scorer.txt: it was trained on other candidates than this version draws; train again")
         calibration = Calibration(tuple(content["calibration"]["score"]), tuple(content["calibration"]["share"]))
-        return cls(kind, columns, p50, p90, scorer, calibration, Margin.read(content["margin"]))
+        return cls(kind, columns, Median(of_runtime, of_ratio), p90, scorer, calibration, Margin.read(content["margin"]))
 
 
 #: Jobs whose candidates are described at once: 20,000 take some 100 MiB.

@@ -1,8 +1,8 @@
-"""Fitting `runcast`: quantile models, then a scorer of candidate values by how likely each is to be right.
+"""Fitting `runcast`: a median, a 0.9 quantile, then a scorer of candidate values by how likely each is to be right.
 
 The median of a runtime that is either a minute or a day is neither. So the values a job may well take are gathered (candidates.py)
 and a model learns, for each, the chance that it is within 25 %; the best is the point, its calibrated chance the confidence. What
-the median model says of a training job is never of a model that had seen it: the scorer would trust it too much.
+the median says of a training job is never of models that had seen it: the scorer would trust it too much.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, 
 from runcast.training.conformal import Margin, residual_log, split_latest
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
-from runcast.training.ranked import Calibration, Ranked, choose
+from runcast.training.ranked import NEAREST, Calibration, Median, Ranked, choose, nearest_log
 
 BINS = 63
 #: The quantile models do not read the slots, which say again what the levels say, nor siblings: both were measured to add noise.
@@ -44,11 +44,14 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     names = quantile_columns(inputs.names)
     values = inputs.select(names).values
     every = lightgbm.Dataset(values, runtime_log, feature_name=list(names), params=models.quantile(0.5), free_raw_data=False)
-    p50 = models.train_quantile(0.5, every, parameters.trees)
-    if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
+    of_runtime, of_runtime_unseen = _fit_median(models, every, values)
+    if not any(tree["num_leaves"] > 1 for tree in of_runtime.dump_model()["tree_info"]):
         raise ConstantPredictor(f"no feature splits the {len(inputs)} training jobs: the model would answer them all alike")
     p90, margin = _fit_p90(models, every, inputs, runtime_log)
-    unseen_log = _out_of_fold(models, every, values)
+    near_log = nearest_log(inputs.select((NEAREST,)).values[:, 0])
+    every.set_label(runtime_log - near_log)
+    of_ratio, of_ratio_unseen = _fit_median(models, every, values)
+    unseen_log = (of_runtime_unseen + (of_ratio_unseen + near_log)) * 0.5
     rows = np.arange(len(inputs))
     earlier, held = np.split(rows, [int(len(rows) * (1 - CALIBRATION_SHARE))])
     before = _fit_scorer(models, inputs.take(earlier), unseen_log[earlier], runtime_log[earlier])
@@ -56,7 +59,7 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     calibration = calibrate(score, is_right(point_log, runtime_log[held]))
     scorer = _fit_scorer(models, inputs, unseen_log, runtime_log)
     columns = tuple(dict.fromkeys((*names, *READS)))
-    return Ranked("runcast", columns, _plain(p50), _plain(p90), scorer, calibration, margin)
+    return Ranked("runcast", columns, Median(_plain(of_runtime), _plain(of_ratio)), _plain(p90), scorer, calibration, margin)
 
 
 def quantile_columns(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -101,10 +104,6 @@ class _Models:
     def train_quantile(self, level: float, data: lightgbm.Dataset, trees: int) -> lightgbm.Booster:
         return lightgbm.train(self.quantile(level), data, trees)
 
-    @property
-    def fewer_trees(self) -> int:
-        return max(1, self.given.trees * 2 // 3)
-
     def _common(self) -> dict[str, Any]:
         return {
             "num_leaves": self.given.leaves,
@@ -122,7 +121,7 @@ class _Models:
 def _fit_p90(models: _Models, every: lightgbm.Dataset, inputs: Inputs, runtime_log: Floats) -> tuple[lightgbm.Booster, Margin]:
     """Return the 0.9 quantile of the earlier jobs, and its margin as of the latest, which it has not seen."""
     earlier, latest = split_latest(len(inputs))
-    p90 = models.train_quantile(0.9, every.subset(earlier.tolist()), models.fewer_trees)
+    p90 = models.train_quantile(0.9, every.subset(earlier.tolist()), models.given.trees)
     latest = latest[-models.given.margin_jobs :]
     residuals: Floats = np.empty(0)
     if len(latest):
@@ -132,15 +131,19 @@ def _fit_p90(models: _Models, every: lightgbm.Dataset, inputs: Inputs, runtime_l
     return p90, Margin(models.given.margin_jobs, models.given.margin_level, residuals.tolist())
 
 
-def _out_of_fold(models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32]) -> Floats:
-    """Return ln of the median of each job by a model fitted on the other contiguous blocks of jobs."""
+def _fit_median(models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32]) -> tuple[lightgbm.Booster, Floats]:
+    """Return the model of the median of what `every` is labelled with, and of each job what a model says that had not seen it.
+
+    The latter is fitted on the other contiguous blocks of jobs.
+    """
+    model = models.train_quantile(0.5, every, max(1, models.given.trees * 3 // 4))
     rows = np.arange(len(values))
     found = np.empty(len(values))
     for block in np.array_split(rows, FOLDS):
         rest = np.concatenate([rows[: block[0]], rows[block[-1] + 1 :]])
-        model = models.train_quantile(0.5, every.subset(rest.tolist()), models.fewer_trees)
-        found[block] = model.predict(values[block], num_threads=models.threads)
-    return found
+        other = models.train_quantile(0.5, every.subset(rest.tolist()), max(1, models.given.trees // 2))
+        found[block] = other.predict(values[block], num_threads=models.threads)
+    return model, found
 
 
 def _fit_scorer(models: _Models, inputs: Inputs, median_log: Floats, runtime_log: Floats) -> Booster:
@@ -149,7 +152,7 @@ def _fit_scorer(models: _Models, inputs: Inputs, median_log: Floats, runtime_log
     exists, described = drawn.described()
     label = graded(drawn.values, runtime_log[rows, None], WINDOWS)[exists]
     data = lightgbm.Dataset(described, label, feature_name=list(COLUMNS), params=models.scorer())
-    return _plain(lightgbm.train(models.scorer(), data, models.fewer_trees))
+    return _plain(lightgbm.train(models.scorer(), data, models.given.trees))
 
 
 def _recent_sample(count: int, wanted: int, seed: int) -> Rows:
