@@ -43,7 +43,9 @@ _BLANK: dict[str, Any] = {c.name: None for c in COLUMNS if c.known_at == "submit
 
 def parse(text: str | bytes) -> Any:
     """Return what JSON says; raises ValueError (or RecursionError) where it is none, and at NaN and infinities, which JSON has not."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _DECODER.decode(text)
 
 
 def read_job(told: Mapping[str, Any], time_limit: str = "hard") -> dict[str, Any]:
@@ -99,6 +101,9 @@ def read_time_us(name: str, value: Any) -> int:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number; write null for what is not known")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: making one takes longer than reading a job
 
 
 def _number(name: str, value: Any) -> float | None:

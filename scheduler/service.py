@@ -48,6 +48,8 @@ MOST_WAITING = (
 
 _JSON, _TEXT, _HTML = b"application/json", b"text/plain; version=0.0.4; charset=utf-8", b"text/html; charset=utf-8"
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
 Result = TypeVar("Result")
 Read = tuple[Kind, dict[str, Any]]  # an event as read_event returns it
 
@@ -502,7 +504,7 @@ def _settle(kept: "asyncio.Future[None] | None", error: JournalError | None) -> 
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def _version() -> str:
