@@ -53,7 +53,7 @@ class Manifest:
 
     `model_version` names the model (kind, night, start of its hash) and stands in every answer; `registered` is the registry's
     name and number, None for a baseline, which is not registered. `feature_version` must be the reader's own, and so must be
-    `recipe_version`, of what the kind makes of features before its models read them; None where it makes nothing. Times are ISO 8601
+    `recipe_version`, of what the kind does beside its models; None where it does nothing. Times are ISO 8601
     in UTC: `data_cut` is the moment up to which the state knows the jobs, `created` when the bundle was written, `valid_until`
     from when it is refused. `clock` and `time_zone` are the cluster's, for the calendar features; `time_limit` says what a job's
     limit means there (hard: forecasts are capped by it; advisory: not; absent: not read); `gpus_tracked` whether no request for

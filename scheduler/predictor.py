@@ -27,17 +27,16 @@ from runcast.scheduler.bundle import Manifest, check, moment_of, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import read_job
-from runcast.training.candidates import candidates_version
 from runcast.training.one_row import OneRanked, answerer
-from runcast.training.ranked import Ranked
+from runcast.training.ranked import Ranked, recipe_version
 from runcast.training.running_margin import P90Told, RunningMargin
 from runcast.training.scoring import Scorer, load_scorer
 
 MODEL = "model"
 STATE = "state.npz"
 
-#: By kind, the version of what is made of features before the models read them.
-RECIPES = {"runcast": candidates_version()}
+#: By kind, the version of what is done beside its models: features made of features, answers made of answers.
+RECIPES = {"runcast": recipe_version()}
 
 
 class Predictor:

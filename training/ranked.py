@@ -6,6 +6,7 @@ Part of scoring.py, in a file of its own: numpy, and lightgbm's shared library.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,9 @@ BLEND_FROM, BLEND_TO = 0.1, 0.7
 SCORE_SHARE = 1e-6
 
 FILES = ("p50.txt", "p50_ratio.txt", "p90.txt", "scorer.txt")
+
+#: Raised when the code below changes its numbers though the constants above read the same.
+CODE_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -144,3 +148,9 @@ def choose(scorer: Booster, inputs: Inputs, median_log: Floats) -> tuple[Floats,
         point[rows] = np.take_along_axis(drawn.values, at, 1)[:, 0]
         best[rows] = np.take_along_axis(score, at, 1)[:, 0]
     return point, best
+
+
+def recipe_version() -> str:
+    """Return the hash of how an answer is made of the models, 16 hex digits; it changes when any number may."""
+    told = (CODE_VERSION, candidates.candidates_version(), FILES, NEAREST, BLEND_FROM, BLEND_TO, SCORE_SHARE)
+    return sha256(repr(told).encode()).hexdigest()[:16]
