@@ -279,13 +279,13 @@ def _refuse_future(batch: Batch, latest_us: int) -> Batch:
     for row in map(int, np.flatnonzero(refused)):
         file, _, line = batch.jobs["source"][row].as_py().rpartition(":")
         name = next(name for name in times if late[name][row])
-        said = f"{name} {batch.jobs[name][row].as_py():%Y-%m-%dT%H:%M:%SZ} is later than {_said(latest_us)}"
+        said = f"{name} {batch.jobs[name][row].as_py():%Y-%m-%dT%H:%M:%SZ} is later than {_utc(latest_us)}"
         rejects.append(Reject(file, int(line), "in_the_future", said, batch.jobs["job_id"][row].as_py()))
     rejects.sort(key=lambda reject: reject.line)
     return Batch(batch.jobs.filter(pa.array(~refused)), tuple(rejects), batch.skipped, batch.notes)
 
 
-def _said(us: int) -> str:
+def _utc(us: int) -> str:
     return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
