@@ -4,11 +4,12 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOCKED := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test crash lint format bench nights accuracy studies worth clean
+.PHONY: help setup run ui test crash lint lock licences format bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +32,21 @@ test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real log
 crash: setup ## kill a night at 200 file operations, fill its disk, make it read-only; what must hold is checked after each
 	@$(BIN)/python tests/crash/harness.py --points 200 --full 60 --read-only 40
 
-lint: setup ## ruff, mypy, import-linter
+lint: setup ## ruff, mypy, import-linter; known vulnerabilities of what is pinned, where their data can be reached
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python deploy/audit.py
+
+lock: ## compile the locks again: requirements.txt, and those of the images (needs uv)
+	@uv pip compile pyproject.toml --extra pipeline --extra scheduler --extra postgres --extra dev $(LOCKED) -o requirements.txt
+	@uv pip compile pyproject.toml deploy/image/build.in --extra pipeline --extra scheduler --extra postgres --extra kubernetes \
+	  -c requirements.txt $(LOCKED) -o deploy/image/runcast.txt
+	@uv pip compile deploy/image/mlflow.in $(LOCKED) -o deploy/image/mlflow.txt
+
+licences: setup ## write docs/licences.md from the locks
+	@$(BIN)/python deploy/licences.py
 
 format: setup ## put the code in one form
 	@$(BIN)/ruff check --fix .

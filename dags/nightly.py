@@ -13,6 +13,8 @@ nothing later than its end. A day that has not begun is refused.
 - `ingest`: the log is missing or of another format, or too many rows were rejected. The message names the file; nothing was written.
 - `quality`: a stop check failed. The message names the check, what was expected and what was found. Nothing is trained, and the
   champion keeps serving. Mend the log, then clear the task.
+- `drift`: nothing is broken. The log of this task says what is submitted otherwise than before, or forecast worse; the night itself is
+  done. It is told once; whether and when is set by `drift` in the cluster file.
 - `train_*`, `evaluate`, `register`, `promote`, `export`: safe to clear and run again; each replaces its own output whole.
 - yellow, *up for retry*: a lock that another night holds, a full disk, a tracking server that does not answer. It is tried again four
   times, with waits that double from a minute. Bad data is not.
@@ -44,9 +46,13 @@ def stage_task(cluster: Cluster, name: str):
 
     @task(task_id=name, doc_md=BY_NAME[name].title, outlets=outlets, **(HEAVY if name in IN_POOL else {}))
     def run(day: str) -> str:
+        from airflow.sdk.exceptions import AirflowFailException
+
         from runcast.night import run_stage
 
-        attempt(run_stage, name, cluster.name, day)
+        record = attempt(run_stage, name, cluster.name, day)
+        if record.get("alarm"):  # the record is kept already; the red task is what is seen of it
+            raise AirflowFailException(record["alarm"])
         for asset in outlets:
             get_current_context()["outlet_events"][asset].extra = {"day": day}
         return day
@@ -64,6 +70,7 @@ def nightly(cluster: Cluster) -> DAG:
             trained = [stage_task(cluster, f"train_{kind}")(ready) for kind in MODEL_KINDS]
         judged = stage_task(cluster, "evaluate")(trained[0])
         trained[1:] >> judged
+        stage_task(cluster, "drift")(judged)  # a leaf: nothing waits for it, and an alarm stops nothing
         for name in ("register", "promote", "export"):
             judged = stage_task(cluster, name)(judged)
     return dag

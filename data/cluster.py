@@ -119,6 +119,23 @@ class Quality(_Part):
     row_count_factor: float = Field(5.0, gt=1)  # a day's rows may be this many times more or fewer than the rolling median
 
 
+class Drift(_Part):
+    """When a change is an alarm: it is large, and larger than what is usual for this cluster; see evaluation/drift.py.
+
+    How often the defaults speak up on the public logs, and what they find, stands in docs/drift.md.
+    """
+
+    days: int = Field(7, ge=1)  # the latest days, held against the window before: a whole week, or every weekend would be one
+    periods: int = Field(26, ge=4)  # as many stretches of `days` before say what is usual: half a year; fewer than 4 say nothing
+    min_jobs: int = Field(100, ge=1)  # of a stretch, and of the window before it; with fewer nothing is judged
+    distance_at_least: float = Field(0.45, gt=0, le=1)  # of Jensen and Shannon: 0 the same, 1 nothing in common
+    distance_times_usual: float = Field(1.25, ge=1)
+    error_at_least: float = Field(1.5, gt=1)  # error factor of the stretch over that of the window before
+    error_times_usual: float = Field(1.25, ge=1)
+    fails_task: bool = True  # a red task `drift` in Airflow; the night itself is done by then
+    webhook_url_file: str | None = None  # a file that holds one http(s) address: it is often a secret; ${NAME} is expanded
+
+
 class Export(_Part):
     """What is handed to the scheduler, and where what it was told can be read."""
 
@@ -153,6 +170,7 @@ class Cluster(_Part):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     quality: Quality = Quality()
+    drift: Drift = Drift()
     export: Export = Export()
     retention: Retention = Retention()
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text

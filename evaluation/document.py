@@ -11,6 +11,7 @@ import numpy as np
 
 from runcast.data.cluster import Cluster
 from runcast.evaluation.bootstrap import DRAWS, LEVEL, week_of
+from runcast.evaluation.drift import Finding
 from runcast.evaluation.gates import ChampionComparison, GateReport, judge, not_judged
 from runcast.evaluation.importance import Importance, importance
 from runcast.evaluation.metrics import Floats
@@ -113,6 +114,7 @@ def make_document(
     champions: Mapping[str, ChampionComparison],
     libraries: Mapping[str, str],
     command: str,
+    drift: Sequence[Finding] = (),
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the document; `cluster`, `jobs`, `predictors` and `coverage` are its promised part."""
@@ -133,6 +135,7 @@ def make_document(
         "importance": judged.importance,
         "champion": {kind: asdict(one) for kind, one in champions.items()},
         "fallbacks": dict(judged.done.fallbacks),
+        "drift": [one.to_json() for one in drift],
         "cuts": [
             {"at": iso(cut_us), "jobs_learned_from": learned, "jobs_answered": answered}
             for cut_us, learned, answered in judged.done.cuts
@@ -158,7 +161,14 @@ def make_document(
 
 
 def nothing_to_judge(
-    cluster: Cluster, *, day: str, fingerprint: str, kinds: Sequence[str], reason: str, command: str
+    cluster: Cluster,
+    *,
+    day: str,
+    fingerprint: str,
+    kinds: Sequence[str],
+    reason: str,
+    command: str,
+    drift: Sequence[Finding] = (),
 ) -> dict[str, Any]:
     """Return the document of a night that had nothing to test on: no numbers, and verdicts that say why."""
     return {
@@ -174,6 +184,7 @@ def nothing_to_judge(
         "slices": {},
         "verdicts": {kind: not_judged(cluster.name, kind, day, fingerprint, reason).to_json() for kind in kinds},
         "fallbacks": {},
+        "drift": [one.to_json() for one in drift],
         "data": {"fingerprint": fingerprint},
         "command": command,
         "notes": [reason],

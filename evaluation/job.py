@@ -21,11 +21,12 @@ from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.champion import compare_with_champion
 from runcast.evaluation.document import judge_replay, make_document, models_of, nothing_to_judge, verdicts
+from runcast.evaluation.drift import Errors, Finding, findings
 from runcast.evaluation.errors import NothingToJudge
 from runcast.evaluation.figures import draw_all
 from runcast.evaluation.gates import GateReport, not_judged
 from runcast.evaluation.numbers import percent
-from runcast.evaluation.replay import CADENCES, Cadence, Progress, predictions_table, submitted_in, test_rows
+from runcast.evaluation.replay import CADENCES, Cadence, Progress, Replay, predictions_table, submitted_in, test_rows
 from runcast.evaluation.replay import replay as answer_in_order
 from runcast.evaluation.report import render_report, to_json, write_atomically
 from runcast.features.catalog import COLUMNS_READ, feature_version
@@ -38,6 +39,8 @@ from runcast.training.kinds import PREDICTORS
 
 #: Share of test jobs past their hard limit from which the report speaks of it: a tenth of what p90 may leave uncovered.
 _PAST_LIMIT = 0.01
+#: The feature that is the plain baseline's answer: it has one for nearly every job, not for the test jobs only.
+_BASELINE = "nearest_median_s"
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn")
 
 
@@ -96,7 +99,15 @@ def evaluate(
         )
     except (NothingToJudge, NotEnoughJobs) as error:
         reason = f"nothing to judge: {error}"
-        document = nothing_to_judge(cluster, day=night, fingerprint=seen, kinds=models_of(kinds), reason=reason, command=command)
+        document = nothing_to_judge(
+            cluster,
+            day=night,
+            fingerprint=seen,
+            kinds=models_of(kinds),
+            reason=reason,
+            command=command,
+            drift=_drift(matrix, cluster, day, None),
+        )
         failed = {kind: not_judged(cluster.name, kind, night, seen, reason) for kind in models_of(kinds)}
         _write(folder, document, {})
         return EvaluationReport(cluster.name, night, failed, document, folder)
@@ -119,6 +130,7 @@ def evaluate(
         champions=compared,
         libraries={name: version(name) for name in _LIBRARIES},
         command=command,
+        drift=_drift(matrix, cluster, day, done),
         notes=_notes(matrix, done.rows),
     )
     progress("drawing")
@@ -212,6 +224,19 @@ def _trained(cluster: Cluster, settings: Settings, day: dt.date, kinds: Sequence
     """Return the SHA-256 of each model folder that was trained for this night."""
     folders = {kind: model_folder(settings, cluster, day, kind) for kind in kinds}
     return {kind: folder_sha256(folder) for kind, folder in folders.items() if (folder / "model.json").exists()}
+
+
+def _drift(matrix: Matrix, cluster: Cluster, day: dt.date, done: Replay | None) -> list[Finding]:
+    """Return what the night says of drift: of all jobs, of the plain baseline's errors on them, and of the models' on the test jobs."""
+    answered = matrix.ended.has_runtime & (matrix.column(_BASELINE) > 0)
+    errors = {"nearest_median": _errors(matrix, np.flatnonzero(answered), matrix.column(_BASELINE)[answered].astype(np.float64))}
+    if done is not None:
+        errors |= {kind: _errors(matrix, done.rows, done.forecasts[kind].p50_s) for kind in models_of(done.forecasts)}
+    return findings(matrix, cut_us(day, cluster.zone), errors, cluster.drift, cluster.training.window_days)
+
+
+def _errors(matrix: Matrix, rows: NDArray[np.intp], predicted_s: NDArray[np.float64]) -> Errors:
+    return Errors(matrix.ended.end_us[rows], matrix.ended.runtime_s[rows], predicted_s)
 
 
 def _notes(matrix: Matrix, rows: NDArray[np.intp]) -> list[str]:

@@ -82,7 +82,7 @@ def night(home):
 
 def test_a_night_goes_through_every_stage(night):
     assert list(night) == [
-        "ingest", "quality", "features", "train_cart", "train_gbdt", "train_runcast", "evaluate", "register", "promote", "export",
+        "ingest", "quality", "features", "train_cart", "train_gbdt", "train_runcast", "evaluate", "register", "promote", "export", "drift",
     ]  # fmt: skip
 
 
@@ -175,6 +175,17 @@ def test_a_night_ends_with_the_page_of_all_clusters(run, home, night):
     page.unlink()
     assert run("status", "--html").stdout.strip().replace("\n", "") == str(page)
     assert page.exists()
+
+
+def test_status_says_what_drifts(run, home, night):
+    record = home / "var" / "nights" / "small" / "2026-01-11" / "drift.json"
+    before = record.read_text()
+    assert json.loads(before)["alarm"] is None
+    record.write_text(json.dumps({**json.loads(before), "drifting": ["mem_mib is 0.60 from the window before, limit 0.45"]}))
+    try:
+        assert "small, drift: mem_mib is 0.60 from the window before" in run("status").stdout
+    finally:
+        record.write_text(before)
 
 
 def test_status_says_what_failed(run, home, night):

@@ -337,6 +337,9 @@ def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
         for metric, value in document["predictors"].get(baseline, {}).get("all", {}).items():
             if value is not None and metric != "jobs":
                 found[metric_key("baseline", baseline, metric)] = value
+    found |= {
+        metric_key("drift", one["kind"], one["name"]): one["value"] for one in document["drift"] if one["value"] is not None
+    }
     verdict = document["verdicts"][kind]
     if (best := verdict.get("best_baseline")) in document["predictors"]:
         factor = document["predictors"][best]["all"]["error_factor"]

@@ -1,7 +1,7 @@
 """The connection to the tracking store.
 
-The address is always set explicitly: the library's own default is an SQLite file in whatever the working directory is. With the
-default address the database and the artifacts lie below the home; with any other, artifacts go where the server puts them.
+The address is always set explicitly: the library's own default is an SQLite file in whatever the working directory is. Artifacts lie
+below the home, as the default database does; only where the address names a server, they go where that one puts them.
 SQLite takes one writer at a time: the journal is set to WAL, so that readers do not block it, and whatever logs waits and tries
 again when the database is locked. More than a few clusters at once need PostgreSQL (see DECISIONS.md).
 """
@@ -82,8 +82,9 @@ def _open(uri: str, settings: Settings) -> Store:
     for chatty in ("alembic", "mlflow.utils.environment"):  # schema steps at the first use; no pip in a uv venv
         logging.getLogger(chatty).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints the trace of what it raises
+    artifacts = None if urlsplit(uri).scheme in ("http", "https") else settings.home / "mlartifacts"
     if not uri.startswith("sqlite:"):
-        return Store(_connect(uri), uri, None)
+        return Store(_connect(uri), uri, artifacts)
     database = Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0]))
     database.parent.mkdir(parents=True, exist_ok=True)
     with database.with_name(database.name + ".lock").open("w") as lock:  # two processes must not make the tables at once
@@ -92,7 +93,7 @@ def _open(uri: str, settings: Settings) -> Store:
         with sqlite3.connect(database, timeout=60) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
         connection.close()
-    return Store(client, uri, settings.home / "mlartifacts")
+    return Store(client, uri, artifacts)
 
 
 def _connect(uri: str) -> MlflowClient:

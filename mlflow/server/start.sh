@@ -3,6 +3,7 @@
 #   mlflow/server/start.sh [PORT]        RUNCAST_HOME names the home (default ./var), MLFLOW_TRACKING_URI another database
 # Behind a name other than localhost, MLflow answers 403 unless the name is allowed, with and without the port:
 #   RUNCAST_MLFLOW_HOSTS="mlflow,mlflow:5000" RUNCAST_MLFLOW_BIND=0.0.0.0 mlflow/server/start.sh
+# RUNCAST_MLFLOW_ARTIFACTS names where runs' and models' files go (default: mlartifacts below the home), for example s3://BUCKET.
 set -eu
 port=${1:-5000}
 home=${RUNCAST_HOME:-var}
@@ -20,7 +21,7 @@ esac
 
 set -- server \
 	--backend-store-uri "${MLFLOW_TRACKING_URI:-sqlite:///$home/mlflow.db}" \
-	--artifacts-destination "file://$home/mlartifacts" \
+	--artifacts-destination "${RUNCAST_MLFLOW_ARTIFACTS:-file://$home/mlartifacts}" \
 	--host "$bind" --port "$port" --workers 1
 if [ -n "$hosts" ]; then
 	set -- "$@" --allowed-hosts "$hosts,localhost,localhost:$port,127.0.0.1,127.0.0.1:$port"

@@ -83,6 +83,12 @@ def _export(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     return export(cluster, settings, day, now=dt.datetime.now(dt.UTC))
 
 
+def _drift(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
+    from runcast.evaluation.alarm import alarm
+
+    return alarm(cluster, settings, day, now=dt.datetime.now(dt.UTC))
+
+
 #: Kinds of model trained each night, in the order of the reports.
 MODEL_KINDS: tuple[str, ...] = ("cart", "gbdt", "runcast")
 
@@ -95,14 +101,17 @@ STAGES: tuple[Stage, ...] = (
     Stage("register", "log the run and register the versions", _register),
     Stage("promote", "say which models passed every gate and may serve", _promote),
     Stage("export", "write the bundle for the scheduler; champions move with it", _export),
+    Stage("drift", "tell of what changed; stops nothing", _drift),
 )
 BY_NAME: dict[str, Stage] = {stage.name: stage for stage in STAGES}
+#: The stages that nothing waits for; in Airflow either may be the later one.
+ENDS = ("export", "drift")
 
 
 def run_stage(name: str, cluster_name: str, day: str) -> Record:
     """Run one stage of the night of `day` (YYYY-MM-DD, local to the cluster) and keep its record; the record is returned.
 
-    The front page is written after the last stage and after one that failed, whose error is kept and raised.
+    The front page is written after a stage that ends the night and after one that failed, whose error is kept and raised.
     Raises StageBusy where another process runs this stage of the cluster, HomeRefuses where the disk does not take what it writes.
     """
     settings = read_settings()
@@ -119,7 +128,7 @@ def run_stage(name: str, cluster_name: str, day: str) -> Record:
         except Exception as error:
             _tell_failure(settings, cluster.name, day, name, error)
             raise
-        if name == STAGES[-1].name:
+        if name in ENDS:
             front_page(settings)
     return record
 

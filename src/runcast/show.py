@@ -241,6 +241,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "serves": stages.get("export", {}).get("model_version"),
                 "bundle": stages.get("export", {}).get("bundle"),
                 "failure": failure,
+                "drifting": stages.get("drift", {}).get("drifting", []),
             }
         )
     return rows
@@ -250,7 +251,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
     titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
     table = _plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
-    reasons, bundles, failures, last = [], {}, {}, None
+    reasons, bundles, failures, drifting, last = [], {}, {}, {}, None
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
         if row.get("failure"):
@@ -277,15 +278,16 @@ def status_table(rows: Sequence[Record]) -> Group:
         bundles[row["cluster"]] = (
             f"{row['cluster']}, night of {row['day']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
         )
+        drifting[row["cluster"]] = [f"{row['cluster']}, drift: {sentence}" for sentence in row.get("drifting", [])]
         if not passed:
             reasons.append(f"{row['cluster']}, {row['model']}: {row['verdict']}")
     legend = (
         "factor: exp(mean |ln(p50 / runtime)|) on all test jobs; recur.: on recurring ones; base: the best baseline's; "
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
-    return Group(
-        table, *[Text(line) for line in ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons)]
-    )
+    changes = [line for lines in drifting.values() for line in lines]
+    told = ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons, *changes)
+    return Group(table, *[Text(line) for line in told])
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:
@@ -322,10 +324,11 @@ _TOLD = {
     "register": ("versions",),
     "promote": ("champions",),
     "export": ("model_version", "bundle"),
+    "drift": ("judged", "drifting", "alarm", "webhook"),
 }
 
 
 def stage_line(record: Record) -> str:
     """Say in one line what a stage did."""
     told = _TOLD.get(record["stage"], ("served_by", "jobs", "censored_jobs"))
-    return f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}))
+    return f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}, []))

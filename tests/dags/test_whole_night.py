@@ -52,13 +52,25 @@ def test_a_night_in_airflow_leaves_what_the_command_line_does(dags):
     assert run.state == "success"
     settings = read_settings()
     records = read_night(settings, "tiny", "2026-01-09")
-    assert list(records) == [stage.name for stage in STAGES]
+    assert set(records) == {stage.name for stage in STAGES}
     assert (settings.bundles / "tiny" / "current").readlink().name == Path(records["export"]["bundle"]).name
     assert records["ingest"]["last"] == "2026-01-09"
     # Beside the nights, on what that one left; the replay and the upkeep find nothing to stop them.
     assert dags["weekly_tiny"].test(run_conf={"date": "2026-01-09"}).state == "success"
     assert (settings.home / "replay" / "tiny" / "2026-01-09" / "report.html").exists()
     assert states(dags["retention_tiny"].test(run_conf={"dry_run": True})) == {"check_lake": "success", "prune": "success"}
+
+
+def test_a_drift_alarm_is_a_red_task_after_a_whole_night(dags, tmp_path):
+    file = tmp_path / "clusters" / "tiny.yaml"
+    file.write_text(
+        file.read_text() + "drift: {days: 1, periods: 4, min_jobs: 10, distance_at_least: 0.001, distance_times_usual: 1}\n"
+    )
+    found = states(dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"}))
+    assert {name for name, state in found.items() if state != "success"} == {"drift"}
+    record = read_night(read_settings(), "tiny", "2026-01-09")["drift"]
+    assert record["alarm"].startswith("tiny, 2026-01-09: ")
+    assert (read_settings().bundles / "tiny" / "current" / "manifest.json").exists()
 
 
 def test_a_log_that_is_gone_fails_the_first_stage_without_another_try(dags, tmp_path):

@@ -33,6 +33,7 @@ def cluster(**changes: object) -> Cluster:
             "source": {"format": "table", "paths": ["unused"]},
             "time_zone": "UTC",
             "training": {"min_jobs": 300, "gbdt": {"trees": 15, "leaves": 7}, "runcast": {"trees": 15, "leaves": 7}},
+            "drift": {"days": 2, "periods": 4, "min_jobs": 20},  # the test jobs span eight days
             **changes,
         }
     )
@@ -98,6 +99,15 @@ def test_document_has_the_promised_part(log: pd.DataFrame, night: tuple[Settings
     assert set(document["coverage"]["gbdt"]) == {"0.089", "0.108"}
     usable = log["end_time"].notna() & (log["end_time"] < pd.Timestamp("2024-04-13", tz="UTC"))
     assert document["jobs"] == np.ceil(0.2 * usable.sum())
+
+
+def test_drift_is_told_of_jobs_baseline_and_models(night: tuple[Settings, EvaluationReport]) -> None:
+    found = {one["name"]: one for one in night[1].document["drift"]}
+    assert {"gpu_count", "time_limit_s", "user", "runtime_s", "nearest_median", *MODELS} <= set(found)
+    assert "account" not in found, "the log names none"
+    assert {found[name]["kind"] for name in ("nearest_median", *MODELS)} == {"error"}
+    assert not any(one["is_drift"] for one in found.values())  # the same habits from the first day to the last
+    assert "Does the work still look as it did?" in night[1].html.read_text()
 
 
 def test_same_night_twice_gives_the_same_bytes(night: tuple[Settings, EvaluationReport]) -> None:

@@ -118,6 +118,8 @@ def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]
         "coverage/0.089",
         "baseline/nearest_median/mdape",
         "best_baseline/error_factor",
+        "drift/runtime/runtime_s",
+        "drift/feature/gpu_count",
     } <= set(run.data.metrics)
     assert run.data.params["trees"] == "40"
     assert run.data.tags["runcast.verdict"] == "passed"

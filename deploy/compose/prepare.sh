@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes the folders and the secrets of the compose file, once: prepare.sh STATE [UID GID]. What is there already is left alone.
+# Passwords are made here and shown once at most: the operator's, for the web page.
+set -eu
+state=${1:?usage: prepare.sh STATE [UID GID]} uid=${2:-50000} gid=${3:-50000}
+umask 077
+
+random() { # 43 letters, digits, - and _: 32 bytes as base64 for the web
+	head -c 32 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=\n'
+}
+
+keep() { # keep NAME: write standard input to the secret NAME unless there is one
+	[ -e "$state/secrets/$1" ] || { cat >"$state/secrets/.$1" && mv "$state/secrets/.$1" "$state/secrets/$1"; }
+}
+
+for folder in home home/airflow home/bundles mlflow postgres secrets run clusters logs; do
+	mkdir -p "$state/$folder"
+done
+random | keep postgres_password
+printf 'postgres:5432:airflow:airflow:%s\n' "$(random)" | keep airflow_pgpass
+printf 'postgres:5432:mlflow:mlflow:%s\n' "$(random)" | keep mlflow_pgpass
+printf '%s=' "$(random)" | keep fernet_key # Fernet wants the padding
+random | keep api_secret_key
+random | keep jwt_secret
+if [ ! -e "$state/home/airflow/passwords.json" ]; then
+	password=$(random)
+	printf '{"operator": "%s"}\n' "$password" >"$state/home/airflow/passwords.json"
+	echo "Airflow's page: user operator, password $password"
+fi
+if [ "$(id -u)" = 0 ]; then
+	chown -R "$uid:$gid" "$state/home" "$state/mlflow" "$state/postgres" "$state/secrets" "$state/run" "$state/clusters" "$state/logs"
+fi
+chmod 755 "$state/clusters" "$state/logs" "$state/run"
+echo "ready: cluster files go to $state/clusters, job logs to $state/logs"
