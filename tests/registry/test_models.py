@@ -183,6 +183,13 @@ def test_rollback_goes_to_what_served_before_and_what_it_left_stays_away(
         go_back(first)
 
 
+def test_what_served_later_did_not_serve_before(store: Store, serve: Serves) -> None:
+    first, second = serve(23), serve(24)
+    assert served_before(store, "venus", ["gbdt"], second) == first
+    with pytest.raises(NoChampion, match="nothing to roll back to"):
+        served_before(store, "venus", ["gbdt"], first)
+
+
 def test_rollback_passes_over_a_night_that_passed_but_never_served(store: Store, serve: Serves, go_back: GoesBack) -> None:
     """Nights 23 and 26 ran and served; the one of 24 was caught up later and passed."""
     first, last = serve(23), serve(26)
