@@ -71,6 +71,14 @@ def test_order_in_which_ends_are_told_and_jobs_ask_changes_nothing(jobs: list[tu
         assert running.shift_log(at) == Margin(55, 0.9, [*SEEDS, *seen]).shift_log()
 
 
+def test_job_counts_only_strictly_after_its_end() -> None:
+    """With its residual there are 50, enough for a margin."""
+    running = RunningMargin(Margin(500, 0.9, [5.0] * 49))
+    running.told(P90Told("a", 0.0, math.nan))
+    running.ended("a", 10, 60.0)
+    assert [running.shift_log(at) for at in (9, 10, 11, 10)] == [0.0, 0.0, 5.0, 0.0]
+
+
 def test_told_twice_counts_once_and_the_first_counts() -> None:
     running = RunningMargin(Margin(500, 0.9, [0.0] * 50))
     running.told(P90Told("a", 0.0, math.nan))
