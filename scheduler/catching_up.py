@@ -75,8 +75,7 @@ def _take(predictor: Predictor, event: Event, on_submission: dict[str, P90Told])
     manifest = predictor.manifest
     if event["event"] == P90_TOLD:
         for line in _lines([event], manifest.name):
-            if not line.on_submission:
-                predictor.remember(line.p90)
+            predictor.remember(line.p90)  # where it came with the submission, it has been: the first counts
         return []
     kind, job = read_event(event, manifest.cluster, manifest.time_limit)
     predictor.take(kind, job)
