@@ -46,13 +46,11 @@ class ClusterNights:
     description: str
     nights: Sequence[Night]
     serves: Record | None  # of the current bundle: kind, model_version, valid_until
-    links: Mapping[str, str]  # words -> address relative to the page; only what is there
+    links: Mapping[str, str]  # words -> address, relative to the page where it is a file; only what is there
 
 
-def render_front_page(
-    clusters: Sequence[ClusterNights], stages: Mapping[str, str], *, mlflow: str | None, written_at: datetime
-) -> str:
-    """Return the page; `stages` are a night's stages in order with their titles, `mlflow` the address of its pages, if it has one."""
+def render_front_page(clusters: Sequence[ClusterNights], stages: Mapping[str, str], *, mlflow: str, written_at: datetime) -> str:
+    """Return the page; `stages` are a night's stages in order with their titles, `mlflow` the address of its pages."""
     rows = [_row(one, stages, written_at) for one in clusters]
     return (
         page_environment()

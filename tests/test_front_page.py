@@ -11,7 +11,7 @@ import pytest
 from runcast import night, records
 from runcast.data.errors import LakeError, SourceError
 from runcast.data.settings import Settings, read_settings
-from runcast.front_page import mlflow_pages, serving
+from runcast.front_page import LOCAL_MLFLOW, mlflow_pages, serving
 
 CLUSTER = "description: A made-up one\nsource: {format: swf, paths: [nowhere.swf]}\ntime_zone: UTC\n"
 
@@ -107,14 +107,21 @@ def test_error_is_raised_even_where_nothing_can_be_written(settings: Settings) -
 @pytest.mark.parametrize(
     ("uri", "address"),
     [
-        ("sqlite:////srv/mlflow.db", None),
-        ("postgresql://user:secret@db/mlflow", None),
-        ("http://127.0.0.1:5000", "http://127.0.0.1:5000/#/experiments"),
-        ("https://ada:secret@mlflow.example/base/", "https://mlflow.example/base/#/experiments"),
+        ("sqlite:////srv/mlflow.db", LOCAL_MLFLOW),
+        ("postgresql://user:secret@db/mlflow", LOCAL_MLFLOW),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000/"),
+        ("https://ada:secret@mlflow.example/base/", "https://mlflow.example/base/"),
     ],
 )
-def test_address_of_mlflow_names_no_secret(uri: str, address: str | None) -> None:
+def test_address_of_mlflow_names_no_secret(uri: str, address: str) -> None:
     assert mlflow_pages(uri) == address
+
+
+def test_cluster_leads_to_its_nights_in_mlflow(settings: Settings) -> None:
+    keep_whole_night(settings, "small", "2026-01-11")
+    records.keep(settings, "small", "2026-01-11", "register", {"experiment_id": "7"})
+    links = Links(night.front_page(settings).read_text()).found
+    assert "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=nights&workflowType=machine_learning" in links
 
 
 def test_no_bundle_serves_nothing(settings: Settings) -> None:

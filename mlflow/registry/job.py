@@ -124,7 +124,12 @@ def _log(
         version = models.find(store, night) or _register(store, night, runs[kind], note, cluster, settings, day)
         models.name_challenger(store, version)  # whoever registered it may have been killed before
         versions[kind] = version.version
-    return {"versions": versions, "runs": runs, "left_out": {kind: _TOO_FEW for kind in MODELS if kind not in nights}}
+    return {
+        "versions": versions,
+        "runs": runs,
+        "left_out": {kind: _TOO_FEW for kind in MODELS if kind not in nights},
+        "experiment_id": store.experiment_id(cluster.name),
+    }
 
 
 @in_turn

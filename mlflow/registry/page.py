@@ -43,6 +43,11 @@ def view_address(experiment_id: str) -> str:
     return f"#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW}&{_AS_TRAINING}"
 
 
+def every_experiment() -> str:
+    """Return the address of the list of experiments below the server's."""
+    return f"#/experiments?{_AS_TRAINING}"
+
+
 def _description(cluster: str, experiment_id: str, about: str) -> str:
     models = ", ".join(f"[{kind}](#/models/{model_name(cluster, kind)}?{_AS_TRAINING})" for kind in MODELS)
     return "\n\n".join(

@@ -14,10 +14,12 @@ from runcast.data.settings import Settings
 from runcast.evaluation.front_page import ClusterNights, Night, render_front_page
 from runcast.evaluation.report import write_atomically
 from runcast.records import clusters_with_nights, nights, read_failure, read_night
+from runcast.registry.page import every_experiment, view_address
 from runcast.scheduler.bundle import read_manifest, resolve
 from runcast.scheduler.errors import BundleError
 
 SHOWN_NIGHTS = 30
+LOCAL_MLFLOW = "http://127.0.0.1:5000/"  # of `make ui`
 
 
 def write_front_page(settings: Settings, stages: Mapping[str, str], now: dt.datetime) -> Path:
@@ -30,16 +32,17 @@ def write_front_page(settings: Settings, stages: Mapping[str, str], now: dt.date
     with (settings.reports / ".index.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         told = [_told(settings, name) for name in clusters_with_nights(settings) if nights(settings, name)]
-        write_atomically(page, render_front_page(told, stages, mlflow=mlflow_pages(settings.tracking_uri), written_at=now))
+        mlflow = mlflow_pages(settings.tracking_uri) + every_experiment()
+        write_atomically(page, render_front_page(told, stages, mlflow=mlflow, written_at=now))
     return page
 
 
-def mlflow_pages(tracking_uri: str) -> str | None:
-    """Return the address of MLflow's pages, without a user or a password, None where the store is no server."""
+def mlflow_pages(tracking_uri: str) -> str:
+    """Return the address of MLflow's pages, without a user or a password; what `make ui` starts, where the store is no server."""
     parts = urlsplit(tracking_uri)
     if parts.scheme not in ("http", "https"):
-        return None
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/") + "/", "", "/experiments"))
+        return LOCAL_MLFLOW
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/") + "/", "", ""))
 
 
 def serving(settings: Settings, cluster_name: str) -> dict[str, Any] | None:
@@ -62,23 +65,27 @@ def _told(settings: Settings, name: str) -> ClusterNights:
         """Relative to the page, so that the folder can be copied or served; None where the file is not there."""
         return quote(Path(os.path.relpath(target, settings.reports)).as_posix()) if target.exists() else None
 
-    days = nights(settings, name)[-SHOWN_NIGHTS:]
+    told = [
+        Night(
+            day,
+            read_night(settings, name, day),
+            read_failure(settings, name, day),
+            address(settings.reports / name / day / "report.html"),
+        )
+        for day in nights(settings, name)[-SHOWN_NIGHTS:]
+    ]
+    experiments = [
+        night.stages["register"]["experiment_id"] for night in told if "experiment_id" in night.stages.get("register", {})
+    ]
     links = {
+        "nights in MLflow": mlflow_pages(settings.tracking_uri) + view_address(experiments[-1]) if experiments else None,
         "data docs": address(settings.home / "quality" / quote(name, safe="") / "docs" / "index.html"),
         "bundle": address(settings.bundles / name / "current" / "manifest.json"),
     }
     return ClusterNights(
         name,
         _description(settings, name),
-        [
-            Night(
-                day,
-                read_night(settings, name, day),
-                read_failure(settings, name, day),
-                address(settings.reports / name / day / "report.html"),
-            )
-            for day in days
-        ],
+        told,
         serving(settings, name),
         {words: found for words, found in links.items() if found is not None},
     )

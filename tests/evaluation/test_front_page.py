@@ -49,7 +49,7 @@ def failure(stage: str, kind: str = "NotEnoughJobs", error: str = "3 jobs, 500 n
     return {"stage": stage, "kind": kind, "error": error, "at": "2026-07-01T03:00:00+00:00"}
 
 
-def rendered(*clusters: ClusterNights, mlflow: str | None = None) -> str:
+def rendered(*clusters: ClusterNights, mlflow: str = "http://127.0.0.1:5000/#/experiments") -> str:
     return render_front_page(clusters, STAGES, mlflow=mlflow, written_at=NOW)
 
 
