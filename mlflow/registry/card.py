@@ -65,7 +65,7 @@ def text(written: object) -> str:
     """
     line = re.sub(r"\s+", " ", str(written)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     line = re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", line)
-    return re.sub(r"(?i)\b(https?|ftp|www)(:|\.)", r"\1&#8203;\2", line)  # a bare address is no link either
+    return re.sub(r"(?i)\b(https?|ftp|www)(:|\.)|(@)", r"\1\3&#8203;\2", line)  # a bare address is no link either
 
 
 def code(written: object) -> str:
@@ -95,17 +95,21 @@ def _errors(document: Document, kind: str) -> list[str]:
         "|:--|" + "--:|" * len(names),
     ]
     rows += [
-        f"| {words} | " + " | ".join(_PAD + _shown(document, name, part, metric) for name in names) + " |"
+        f"| {words} | " + " | ".join(_cell(_shown(document, name, part, metric)) for name in names) + " |"
         for words, part, metric in _ROWS
     ]
     for target in document["coverage"].get(kind, {}):
         shares = [document["coverage"].get(name, {}).get(target) for name in names]
         rows.append(
             f"| jobs, surest first, at a median error of {percent(float(target), 1)} | "
-            + " | ".join(_PAD + percent(share) for share in shares)
+            + " | ".join(_cell(percent(share)) for share in shares)
             + " |"
         )
     return rows
+
+
+def _cell(number: str) -> str:
+    return _PAD + number.replace(" ", "&nbsp;")
 
 
 def _verdict(document: Document, kind: str) -> str:
