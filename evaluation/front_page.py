@@ -6,7 +6,7 @@ records and the same clock give equal bytes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from markupsafe import Markup
@@ -28,6 +28,10 @@ OUTCOMES: Mapping[Outcome, tuple[str, str, str]] = {
 }
 
 
+#: A night that has kept nothing for so long is no longer under way: Airflow ends a stage after two hours.
+STALLED = timedelta(hours=3)
+
+
 @dataclass(frozen=True)
 class Night:
     """One night of a cluster as its records tell it: by stage, and the failure that ended it, if one did."""
@@ -36,6 +40,7 @@ class Night:
     stages: Mapping[str, Record]
     failure: Record | None  # stage, error, kind, at
     report: str | None  # address of its report, relative to the page
+    touched: datetime  # when its latest record was kept
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
     served, (baseline, best) = numbers.get(kind, {}), best_baseline(numbers)
     factor = served.get("error_factor")
     ingest, quality = latest.stages.get("ingest", {}), latest.stages.get("quality", {})
+    is_stalled = outcome == "unfinished" and now - latest.touched > STALLED
     is_expired = bool(one.serves) and datetime.fromisoformat(one.serves["valid_until"]) <= now  # type: ignore[index]
     warnings = int(quality.get("warns_count", 0)) + int(quality.get("broken_count", 0))
     return {
@@ -145,7 +151,9 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "warnings": warnings if quality else None,
         "findings": [*quality.get("stops", []), *quality.get("broken", []), *quality.get("warns", [])],
         "line": sparkline([_point(night) for night in one.nights]),
-        "attention": outcome in ("failed", "stopped", "unfinished") or is_expired,
+        "touched": latest.touched.strftime("%Y-%m-%d %H:%M UTC"),
+        "is_stalled": is_stalled,
+        "attention": outcome in ("failed", "stopped") or is_stalled or is_expired,
         "report": next((night.report for night in reversed(one.nights) if night.report), None),
         "links": one.links,
         "earlier": [(night.day, night.report, OUTCOMES[outcome_of(night, stages)[0]]) for night in reversed(one.nights[:-1])],

@@ -51,6 +51,12 @@ def read_failure(settings: Settings, cluster_name: str, day: str) -> Record | No
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:
+    """Return when something of a night was last kept, in UTC."""
+    folder = settings.home / "nights" / cluster_name / day
+    return dt.datetime.fromtimestamp(max(path.stat().st_mtime for path in (folder, *folder.glob("[!.]*.json"))), dt.UTC)
+
+
 def nights(settings: Settings, cluster_name: str) -> list[str]:
     """Return the days of which there are records, oldest first."""
     folder = settings.home / "nights" / cluster_name

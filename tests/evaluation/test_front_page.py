@@ -1,6 +1,7 @@
 """The page of all clusters: what it says of nights good and bad, and that it is a page like any other: parsed, offline, harmless."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any
 
@@ -16,6 +17,7 @@ STAGES = {
     "export": "write the bundle",
 }
 NOW = datetime(2026, 7, 1, 3, 5, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(hours=4)
 SERVES = {"kind": "gbdt", "model_version": "gbdt-2026-06-30-abcdef12", "valid_until": "2026-07-08T03:00:00Z"}
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)> {{ 7 * 7 }}'
 VOID = {"meta", "br", "img", "polyline", "circle"}
@@ -36,7 +38,16 @@ def night(day: str = "2026-06-30", *, factor: float = 2.0, without: tuple[str, .
         "export": {"kind": "gbdt"},
     }
     kept = {name: record for name, record in stages.items() if name not in without}
-    return Night(**{"day": day, "stages": kept, "failure": None, "report": f"venus/{day}/report.html", **changed})
+    return Night(
+        **{
+            "day": day,
+            "stages": kept,
+            "failure": None,
+            "report": f"venus/{day}/report.html",
+            "touched": NOW - timedelta(minutes=1),
+            **changed,
+        }
+    )
 
 
 def cluster(*nights: Night, name: str = "venus", **changed: Any) -> ClusterNights:
@@ -94,7 +105,7 @@ class Page(HTMLParser):
         (night(without=("train_gbdt", "evaluate", "export")), ("unfinished", "train_gbdt")),
         (night(failure=failure("train_gbdt")), ("failed", "train_gbdt")),
         (night(failure=failure("quality", "QualityStop")), ("stopped", "quality")),
-        (Night("2026-06-30", {**night().stages, "export": {"kind": "nearest_median"}}, None, None), ("baseline", "")),
+        (replace(night(), stages={**night().stages, "export": {"kind": "nearest_median"}}), ("baseline", "")),
     ],
     ids=["whole", "not exported", "killed", "failed, older records left", "stopped", "no model passed"],
 )
@@ -116,21 +127,38 @@ def test_how_a_night_ended(given: Night, said: tuple[str, str]) -> None:
             cluster(night(failure=failure("quality", "QualityStop", "rows: expected 9; found 1"))),
             ["✗ Stopped by a check", "found 1"],
         ),
-        (cluster(night(without=("export",))), ["… Not finished: export (write the bundle) has not ended"]),
+        (cluster(night(without=("export",))), ["… not finished: export next"]),
+        (
+            cluster(night(without=("export",), touched=LONG_AGO)),
+            ["… Not finished: export (write the bundle) has not ended", "23:05 UTC"],
+        ),
         (cluster(night("2026-06-29"), night(without=("evaluate", "export"))), ["judged on 2026-06-29", "2.00×"]),
         (cluster(serves=None), ["nothing", "–"]),
         (cluster(serves={**SERVES, "valid_until": "2026-06-30T00:00:00Z"}), ["past its date", "answers nothing"]),
         (cluster(serves={**SERVES, "kind": "nearest_median"}), ["2.50×"]),
     ],
-    ids=["serves", "numbers", "worse", "failed", "stopped", "killed", "older numbers", "nothing", "expired", "baseline serves"],
+    ids=[
+        "serves",
+        "numbers",
+        "worse",
+        "failed",
+        "stopped",
+        "under way",
+        "killed",
+        "older numbers",
+        "nothing",
+        "expired",
+        "baseline serves",
+    ],
 )
 def test_page_says(given: ClusterNights, said: list[str]) -> None:
     text = Page(rendered(given)).text
     assert [one for one in said if one not in text] == []
 
 
-def test_good_nights_need_no_look() -> None:
-    assert "Needs a look" not in Page(rendered(cluster())).text
+@pytest.mark.parametrize("given", [night(), night(without=("export",))], ids=["whole", "under way"])
+def test_good_nights_need_no_look(given: Night) -> None:
+    assert "Needs a look" not in Page(rendered(cluster(given))).text
 
 
 def test_page_without_a_night_says_how_to_begin() -> None:
