@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from runcast import night, records
-from runcast.data.errors import LakeError, SourceError
+from runcast.data.errors import SourceError
 from runcast.data.settings import Settings, read_settings
 from runcast.front_page import LOCAL_MLFLOW, mlflow_pages, serving
 
@@ -97,9 +97,10 @@ def test_page_is_whole_and_nothing_else_is_left(settings: Settings) -> None:
     assert {one.name for one in page.parent.iterdir()} == {"index.html", ".index.lock"}
 
 
-def test_error_is_raised_even_where_nothing_can_be_written(settings: Settings) -> None:
-    settings.home.parent.joinpath("var").write_text("a file where the home should be")
-    with pytest.raises(LakeError) as raised:
+def test_error_is_raised_even_where_it_cannot_be_kept(settings: Settings) -> None:
+    settings.home.mkdir()
+    (settings.home / "nights").write_text("a file where the folder should be")
+    with pytest.raises(SourceError) as raised:
         night.run_stage("ingest", "small", "2026-01-11")
     assert "could not be written" in "".join(raised.value.__notes__)
 
