@@ -78,6 +78,14 @@ def test_each_secret_that_is_read_is_given(name: str) -> None:
     assert set(service.get("secrets", [])) <= set(FILE["secrets"])
 
 
+def test_the_pool_that_tasks_run_in_is_made_before_they_do() -> None:
+    assert SERVICES["airflow-migrate"]["command"][-1] == "airflow db migrate && python /opt/runcast/dags/pools.py"
+    source = (COMPOSE.parents[1] / "dags" / "pools.py").read_text()
+    pool = FILE["x-airflow"]["environment"]["RUNCAST_POOL"]
+    assert f'POOL = "{pool}"' in source
+    assert f"RUNCAST_POOL={pool}\n" in (COMPOSE.parent / "systemd" / "airflow.env").read_text()
+
+
 def test_object_storage_only_changes_the_tracking_server() -> None:
     assert set(OVERRIDE["services"]) == {"mlflow"}
     assert set(OVERRIDE["services"]["mlflow"]["secrets"]) == {*SERVICES["mlflow"]["secrets"], *OVERRIDE["secrets"]}

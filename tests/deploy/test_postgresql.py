@@ -91,11 +91,14 @@ def test_a_night_runs_with_airflow_and_mlflow_on_postgresql(
         "MLFLOW_TRACKING_URI": tracking_server,
         "RUNCAST_HOME": str(home),
         "RUNCAST_CLUSTERS": str(cluster_files),
+        "RUNCAST_POOL": "runcast_training",
     }
-    for words in (["-m", "airflow", "db", "migrate"], [str(ROOT / "dags" / "in_process.py"), "tiny", DAY]):
+    pools, night = [str(ROOT / "dags" / "pools.py")], [str(ROOT / "dags" / "in_process.py"), "tiny", DAY]
+    for words in (["-m", "airflow", "db", "migrate"], pools, night):
         done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
+    assert ("runcast_training",) in postgres.rows("airflow", "SELECT pool FROM slot_pool")
     assert postgres.rows("airflow", "SELECT dag_id, state FROM dag_run") == [("nightly_tiny", "success")]
     tasks = postgres.rows("airflow", "SELECT task_id FROM task_instance WHERE state = 'success'")
     assert {name for (name,) in tasks} == {"which_day", *(stage.name for stage in STAGES)}
