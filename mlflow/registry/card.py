@@ -25,6 +25,7 @@ _ROWS = (
     ("forecasts within 25 % of the runtime", "all", "within_25"),
     ("jobs that ended within p90 (90 % is right)", "all", "p90_coverage"),
 )
+_FEWEST = 10  # jobs of a slice below which its number is noise
 _PAD = "&nbsp;&nbsp;&nbsp;"  # MLflow draws tables without space between columns
 
 
@@ -140,7 +141,7 @@ def _data(document: Document, training: Mapping[str, Any]) -> str:
 def _limits(document: Document, kind: str) -> str:
     said = [_sentence(_prose(note)) for note in document["notes"]] if document["jobs"] else []
     about = document["slices"].get("new_user", {})
-    if about.get("jobs") and _value(document, kind, "new_user", "error_factor") is not None:
+    if about.get("jobs", 0) >= _FEWEST and _value(document, kind, "new_user", "error_factor") is not None:
         said.append(
             f"Of users without a finished job it knows little: error factor {_shown(document, kind, 'new_user', 'error_factor')} on "
             f"{about['jobs']:,} such jobs."
