@@ -9,7 +9,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test crash lint lock licences format bench nights accuracy studies worth clean
+.PHONY: help setup run ui test crash lint lock licences format fuzz bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ licences: setup ## write docs/licences.md from the locks
 format: setup ## put the code in one form
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+fuzz: setup ## a million mutated lines through every log format (SEED=1 LINES=1000000)
+	@$(BIN)/python tests/fuzz/run.py --seed $(or $(SEED),1) --lines $(or $(LINES),1000000) --keep $(RUNCAST_HOME)/fuzz
 
 bench: setup ## the benchmarks, with their ratios and percentiles
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done

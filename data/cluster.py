@@ -16,6 +16,7 @@ from croniter import croniter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from runcast.data.errors import ClusterFileError
+from runcast.data.pseudonyms import DEFAULT_COLUMNS, NameColumn
 
 SourceFormat = Literal["slurm_sacct", "slurm_json", "helios", "pai", "philly", "acme", "swf", "lsf", "k8s_pods", "table"]
 TimeLimitKind = Literal["hard", "advisory", "absent"]
@@ -116,7 +117,9 @@ class Quality(_Part):
 
     min_rows: int = Field(1, ge=0)
     null_share_at_most: dict[str, float] = {}
-    row_count_factor: float = Field(5.0, gt=1)  # a day's rows may be this many times more or fewer than the rolling median
+    row_count_factor: float | None = Field(
+        None, gt=1
+    )  # how many times more or fewer rows a day may have; null: as the days before differ
 
 
 class Drift(_Part):
@@ -155,6 +158,13 @@ class Retention(_Part):
     )  # reports, records of nights, live accuracy, replays: a year can be compared with the last
 
 
+class Pseudonymise(_Part):
+    """Which names are replaced by a keyed hash before anything is kept; see pseudonyms.py for what is lost."""
+
+    key_file: str = Field(min_length=1)  # at least 32 characters; ${NAME} is expanded at use
+    columns: tuple[NameColumn, ...] = Field(DEFAULT_COLUMNS, min_length=1)
+
+
 class Cluster(_Part):
     """One cluster, as its file says; `path` is where it was read from."""
 
@@ -173,6 +183,7 @@ class Cluster(_Part):
     drift: Drift = Drift()
     export: Export = Export()
     retention: Retention = Retention()
+    pseudonymise: Pseudonymise | None = None  # null: names stay as the log has them
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
     path: Path = Path()
 
@@ -205,14 +216,39 @@ def read_cluster(path: Path) -> Cluster:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
         raise ClusterFileError(f"{path}: not valid YAML: {error}") from error
+    if doubled := _doubled_key(root):
+        key, first = doubled
+        raise ClusterFileError(
+            f"{path}:{key.start_mark.line + 1}: the key {key.value!r} stands twice, first at line {first.start_mark.line + 1}; "
+            "keep one of them"
+        )
     if root is None or not isinstance(content, dict):
         raise ClusterFileError(f"{path}: expected a mapping with at least source and time_zone, found {type(content).__name__}")
     try:
         return Cluster.model_validate({"name": path.stem, **content, "path": path})
     except ValidationError as error:
         raise ClusterFileError("\n".join(_explain(path, root, e["loc"], e["type"], e["msg"]) for e in error.errors())) from None
+
+
+def _doubled_key(root: yaml.Node | None) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the first key that a mapping of the file has twice, and where it stood before: YAML would take the last unsaid."""
+    waiting, met = [root] if root is not None else [], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in met:  # an alias: its anchor's content
+            continue
+        met.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys: dict[tuple[str, str], yaml.Node] = {}
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and (known := keys.setdefault((key.tag, key.value), key)) is not key:
+                    return key, known
+                waiting.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+    return None
 
 
 def read_clusters(folder: Path) -> dict[str, Cluster]:

@@ -17,8 +17,36 @@ class ClusterFileError(RuncastError):
     """A cluster file cannot be used; carries the path, the line and the nearest known key."""
 
 
+class Quoted(str):
+    """Text of a log inside a message: shown cut and escaped, so that it cannot act on a terminal, or withheld."""
+
+    SHOWN = 200  # characters
+
+    def __str__(self) -> str:
+        return repr(self[: self.SHOWN])
+
+
 class SourceError(RuncastError):
-    """A log cannot be read at all: missing, empty, of another format, or without what a prediction needs."""
+    """A log cannot be read at all: missing, empty, of another format, or without what a prediction needs.
+
+    The message is made of its parts; those that quote the log are `Quoted`, so that it can be said without them.
+    """
+
+    def __init__(self, *parts: str) -> None:
+        super().__init__("".join(map(str, parts)))
+        self._parts = parts
+
+    def without_quotes(self) -> "SourceError":
+        """Return the same error with what it quotes of the log left out."""
+        return SourceError(*("(withheld)" if isinstance(part, Quoted) else part for part in self._parts))
+
+
+class PseudonymKeyError(RuncastError):
+    """The key of the pseudonyms cannot be used: missing, readable by others, or too short."""
+
+
+class HistoryMismatch(RuncastError):
+    """The cluster file now says something that the jobs loaded before do not fit: another zone, or other names; nothing was written."""
 
 
 class LogChanged(SourceError, MayPass):

@@ -6,11 +6,13 @@ was rotated, stays: jobs submitted before its first submission, and its first da
 open jobs alone.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,7 +23,7 @@ import pyarrow.compute as pc
 
 from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
-from runcast.data.errors import LakeError, LogChanged, SourceError, TooManyRejects
+from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, SourceError, TooManyRejects
 from runcast.data.lake import Lake, conform, sort_order
 from runcast.data.log_files import LogFiles, known_files, remember
 from runcast.data.schema import JOBS, REJECTS
@@ -37,6 +39,8 @@ _KEY_COLUMNS = ("job_key", "submit_time", "start_time", "end_time", "state")
 _NEVER = np.iinfo(np.int64).min  # day of a job that has not ended
 _NO_CUT = np.iinfo(np.int64).max
 _READS = 3  # of a log that changes while it is read
+_ZONE_STEP_US, _ZONES_US = 900_000_000, 26 * 3_600_000_000  # zones differ by quarters of an hour, by 26 h at most
+_MOVED_AT_LEAST, _MOVED_SHARE = 5, 0.2  # by chance one submission in 900 differs so from another of its id
 _SHOWN = 20  # dates and reasons named in a report, which must stay small
 
 
@@ -83,6 +87,7 @@ class _Seen:
     notes: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
+    reject_days: list[str | None] = field(default_factory=list)  # of each, where in the log it stands
     files: set[str] = field(default_factory=set)
     first_submit_us: int = _NO_CUT  # of all jobs read
     jobs: pa.Table = field(default_factory=JOBS.empty_table)
@@ -106,9 +111,9 @@ def ingest(
     SourceError for a log that cannot be read, LogChanged for one that changes while it is read, three times in a row,
     TooManyRejects above the cluster's limit, LakeBusy where another load still runs after `wait_s`; nothing is written then.
     """
-    from runcast.data.sources.registry import find_files, read_source
+    from runcast.data.sources.registry import find_files, pseudonyms_of, read_source
 
-    lake = Lake(settings.lake)
+    lake, pseudonyms = Lake(settings.lake), pseudonyms_of(cluster, settings)
 
     def read_and_load() -> IngestReport:
         merge_from = _merge_from(cluster, first, lake.as_of_us(cluster.name))
@@ -120,6 +125,7 @@ def ingest(
         return report
 
     with lake.lock(cluster.name, wait_s):
+        _keep_what_it_is_made_with(cluster, settings, lake, None if pseudonyms is None else pseudonyms.to_json())
         for _ in range(_READS - 1):
             with suppress(LogChanged):
                 return read_and_load()
@@ -147,6 +153,7 @@ def load(
         cluster, lake, batches, _merge_from(cluster, first, loaded), cut_us(last, cluster.zone) if last else _NO_CUT, progress
     )
     _refuse(cluster, seen, log)
+    _refuse_moved_clock(cluster, lake, seen.jobs)
     seen.first_submit_us = min(seen.first_submit_us, log.first_submit_us)
     if last is not None and seen.accepted:
         _refuse_before_the_log(cluster, lake, seen, last)
@@ -198,6 +205,52 @@ def load(
     )
 
 
+def pseudonyms_kept(cluster_name: str, settings: Settings) -> dict[str, Any] | None:
+    """Return which columns of the cluster's lake are pseudonyms and the fingerprint of their key; None where names are in clear."""
+    found: dict[str, Any] | None = _made_with(cluster_name, settings).get("pseudonyms")
+    return found
+
+
+def _keep_what_it_is_made_with(cluster: Cluster, settings: Settings, lake: Lake, pseudonyms: dict[str, Any] | None) -> None:
+    """Keep the zone and how names are replaced, once for the life of a history: what is read in two ways would not meet."""
+    wanted = {"time_zone": cluster.time_zone, "pseudonyms": pseudonyms}
+    kept = _made_with(cluster.name, settings)
+    if kept == wanted:
+        return
+    if lake.as_of_us(cluster.name) is not None:
+        if kept.get("pseudonyms") != pseudonyms:
+            raise HistoryMismatch(
+                f"{cluster.path}: the names of {cluster.name} in {lake.root} are {_said(kept.get('pseudonyms'))}, the cluster file now "
+                f"asks for {_said(pseudonyms)}. One history has one way: put the cluster file back, or begin anew with another "
+                "RUNCAST_HOME and `runcast ingest --all`, and delete the old one where its clear names must go."
+            )
+        if kept.get("time_zone", cluster.time_zone) != cluster.time_zone:
+            raise HistoryMismatch(
+                f"{cluster.path}: time_zone is {cluster.time_zone}, the jobs of {cluster.name} in {lake.root} were read as "
+                f"{kept['time_zone']}: each would stand there twice. Put the zone back; or, if it was wrong, delete "
+                f"{lake.root}/*/cluster={quote(cluster.name, safe='')} and load all of the log again (`runcast ingest --all`)."
+            )
+    path = _made_with_path(cluster.name, settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def _said(names: dict[str, Any] | None) -> str:
+    return f"pseudonyms in {', '.join(names['columns'])} by key {names['key_fingerprint']}" if names else "in clear"
+
+
+def _made_with(cluster_name: str, settings: Settings) -> dict[str, Any]:
+    """What the cluster's history was made with; empty where nothing was kept, as of a home from before."""
+    path = _made_with_path(cluster_name, settings)
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _made_with_path(cluster_name: str, settings: Settings) -> Path:
+    return settings.home / "made_with" / f"{quote(cluster_name, safe='')}.json"
+
+
 def latest_rows(keys: pa.Table) -> Integers:
     """Positions, ascending, of the row that tells most of each job: job_key, submit_time, start_time, end_time, state are read.
 
@@ -241,6 +294,7 @@ def _read_log(
         seen.skipped.update(batch.skipped)
         seen.notes.update(batch.notes)
         seen.rejects.extend(batch.rejects)
+        seen.reject_days.extend(_days_beside(batch, cluster, seen))
         seen.files |= {reject.file for reject in batch.rejects}
         if batch.jobs.num_rows:
             seen.files.add(batch.jobs["source"][0].as_py().rpartition(":")[0])
@@ -289,6 +343,25 @@ def _utc(us: int) -> str:
     return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None]:
+    """Local day of the end (of an open job: of the submission) of the job before each reject in its file; else of the one after.
+
+    Where a batch has no job, the day found last in the same file.
+    """
+    if not batch.rejects:
+        return []
+    if not batch.jobs.num_rows:
+        same_file = seen.rejects[: -len(batch.rejects)][-1:]
+        known = seen.reject_days[-1] if same_file and same_file[0].file == batch.rejects[0].file else None
+        return [known] * len(batch.rejects)
+    lines = pc.struct_field(pc.extract_regex(batch.jobs["source"], r":(?P<line>\d+)$"), "line").cast(pa.int64()).to_numpy()
+    order = np.argsort(lines, kind="stable")
+    at = np.searchsorted(lines[order], [reject.line for reject in batch.rejects], side="right") - 1
+    jobs = batch.jobs.select(["submit_time", "end_time"]).take(pa.array(order[np.maximum(at, 0)]))
+    moments = microseconds(pc.coalesce(jobs["end_time"], jobs["submit_time"]))
+    return [day_of(int(day)).isoformat() for day in local_days(moments, cluster.zone)]
+
+
 def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
     if seen.rows_in == 0 and not log.settled:
         raise SourceError(f"{cluster.name}: {', '.join(cluster.source.paths)} hold no records. Nothing was written.")
@@ -314,6 +387,34 @@ def _refuse_before_the_log(cluster: Cluster, lake: Lake, seen: _Seen, last: date
         f"{cluster.name}: no job had been submitted by the end of {last}: the log begins on {begins}. Nothing was written. "
         "Name a day that it covers."
     )
+
+
+def _refuse_moved_clock(cluster: Cluster, lake: Lake, jobs: pa.Table) -> None:
+    """Raise HistoryMismatch where jobs that the lake knows are told again, submitted some quarters of an hour before or after.
+
+    That is what a log written in another zone looks like; nothing else moves many jobs by so even an amount. Compared are the open
+    jobs, which a log tells of anew as they end, and those of the lake's last day.
+    """
+    last = lake.dates(cluster.name)[-1:]
+    for known in (lake.read_open(cluster.name), lake.read_ended(cluster.name, last)):
+        moved_us, both = _moved_submissions(jobs, known)
+        if len(moved_us) >= max(_MOVED_AT_LEAST, _MOVED_SHARE * both):
+            raise HistoryMismatch(
+                f"{cluster.name}: {len(moved_us)} of {both} jobs that the lake knows are now submitted "
+                f"{float(np.median(moved_us)) / 3.6e9:+g} h from what they were: the log is written in another zone than before, or its "
+                f"zone in {cluster.path} ({cluster.time_zone}) was wrong. Nothing was written. Have the log written in one zone, or "
+                "begin its history anew."
+            )
+
+
+def _moved_submissions(jobs: pa.Table, known: pa.Table) -> tuple[Integers, int]:
+    """By how much jobs moved that were submitted some quarters of an hour from what is known; and how many are in both tables."""
+    again = jobs.select(["job_id", "submit_time"]).filter(pc.is_in(jobs["job_id"], known["job_id"].combine_chunks()))
+    before = dict(zip(known["job_id"].to_pylist(), microseconds(known["submit_time"]).tolist(), strict=True))
+    ids = again["job_id"].to_pylist()
+    moved_us = microseconds(again["submit_time"]) - np.array([before[job] for job in ids], np.int64)
+    is_moved = (moved_us != 0) & (np.abs(moved_us) <= _ZONES_US) & (moved_us % _ZONE_STEP_US == 0)
+    return moved_us[is_moved], len(set(ids))
 
 
 def _merge_from(cluster: Cluster, first: date | None, loaded: int | None) -> int | None:
@@ -419,10 +520,10 @@ def _by_day(ended: pa.Table, cluster: Cluster, touched: set[int]) -> dict[str, p
 
 def _all_rejects(cluster: Cluster, lake: Lake, seen: _Seen, *, keep_all: bool) -> pa.Table:
     """The load's rejects by file and line, each once, beside those of files that were not read (or, `keep_all`, of any)."""
-    found = {(cluster.name, *reject) for reject in seen.rejects}
     before = (tuple(row.values()) for row in lake.read_rejects(cluster.name).to_pylist())
-    found |= {row for row in before if keep_all or row[1] not in seen.files}
-    rows = sorted(found, key=lambda row: (row[1], row[2], row[3], row[5], row[4] or ""))
+    found = {row[:-1]: row[-1] for row in before if keep_all or row[1] not in seen.files}
+    found |= {(cluster.name, *reject): day for reject, day in zip(seen.rejects, seen.reject_days, strict=True)}
+    rows = sorted(((*row, day) for row, day in found.items()), key=lambda row: (row[1], row[2], row[3], row[5], row[4] or ""))
     return pa.table([list(column) for column in zip(*rows, strict=True)] or [[] for _ in REJECTS], schema=REJECTS)
 
 
@@ -440,24 +541,22 @@ def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
     ask the report (`require_passed`).
     """
     from runcast.data import quality, quality_suites
+    from runcast.data.quality_norms import WINDOW_DAYS, measure, norms_of
 
     lake = Lake(settings.lake)
-    before = [(day - timedelta(days=back)).isoformat() for back in range(quality_suites.WINDOW_DAYS, 0, -1)]
-    rows_by_date = lake.rows_by_date(cluster.name)
-    first = min(rows_by_date, default=day.isoformat())
-    window = [date_text for date_text in before if date_text >= first]
-    norms = quality_suites.norms_of(
-        lake.read_ended(cluster.name, window), {d: rows_by_date[d] for d in window if d in rows_by_date}, days=len(window)
-    )
-    jobs = lake.read_ended(cluster.name, [day.isoformat()])
-    keys = pa.concat_tables(
-        [lake.read_ended(cluster.name, [*window, day.isoformat()], ["job_key"]), lake.read_open(cluster.name).select(["job_key"])]
-    )
+    first = min(lake.dates(cluster.name), default=day.isoformat())
+    days = [before for back in range(WINDOW_DAYS, 0, -1) if (before := day - timedelta(days=back)).isoformat() >= first]
+    window, jobs = (lake.read_ended(cluster.name, [d.isoformat() for d in some]) for some in (days, [day]))
+    refused = Counter(lake.read_rejects(cluster.name)["day"].to_pylist())
+    # a day all of whose records were refused has no job: they stand beside the last of the day before
+    of_tonight = refused[day.isoformat()] + refused[(day - timedelta(days=1)).isoformat()]
+    today, norms = measure(jobs, cluster, day), norms_of(window, cluster, days, refused)
+    keys = pa.concat_tables([table.select(["job_key"]) for table in (window, jobs, lake.read_open(cluster.name))])
     doubled = keys.num_rows - pc.count_distinct(keys["job_key"]).as_py()
     return quality.check_jobs(
         cluster.name,
         day,
         settings.home / "quality" / quote(cluster.name, safe=""),
-        jobs=(quality_suites.jobs_frame(jobs), quality_suites.jobs_suite(cluster, norms)),
-        night=(quality_suites.night_frame(jobs, norms, doubled), quality_suites.night_suite(norms)),
+        jobs=(quality_suites.jobs_frame(jobs), quality_suites.jobs_suite(cluster, today, norms)),
+        night=(quality_suites.night_frame(today, norms, doubled, of_tonight), quality_suites.night_suite(cluster, today, norms)),
     )

@@ -95,7 +95,7 @@ class LogFiles:
                 yield batch
         except SourceError as error:
             if look_at(path, told.look.size) != told.look:
-                raise LogChanged(f"{error} It changed while it was read. {_AGAIN}") from error
+                raise LogChanged(f"{error.without_quotes()} It changed while it was read. {_AGAIN}") from None
             raise
         self.told[str(path)] = told
 

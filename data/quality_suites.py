@@ -1,8 +1,9 @@
 """What a night's jobs must look like: two suites of checks, made from columns.py, the cluster's ranges and the weeks before.
 
 `jobs` looks at each job that ended on the day, `night` at one row of numbers that sum the day up. A check stops (nothing is
-trained, the champion stays) or warns. Nearly every limit is relative to the 28 days before: what has always been odd about a log
-does not stop it. This module knows nothing of Great Expectations beyond the names of its expectations; quality.py runs them.
+trained, the champion stays) or warns. Nearly every limit is relative to the 28 days before (quality_norms.py): what has always
+been odd about a log does not stop it. This module knows nothing of Great
+Expectations beyond the names of its expectations; quality.py runs them.
 
 The frames hold numbers, states, labels and job keys only. User, job and path names are reduced to "known or not" before any check
 sees them, so that no result and no page can show them.
@@ -19,15 +20,23 @@ import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS, LABELS
+from runcast.data.quality_norms import (
+    MIN_NORM_DAYS,
+    MIN_SHARE_ROWS,
+    Day,
+    Norms,
+    foreign_columns,
+    is_null,
+    lost_share,
+    new_share,
+    zone_evidence,
+)
 from runcast.data.states import OTHER, STATES
 
 Severity = Literal["stop", "warn"]
 
-WINDOW_DAYS = 28  # four of each weekday
-MIN_NORM_DAYS = 7  # fewer days before say little about the next
-_MIN_SHARE_ROWS = 20  # a share of fewer jobs says little
+_RENAMED = ("queue", "group", "account")
 _YEAR_S = 366 * 86_400.0
-_COUNTED_NULLS = (*(c.name for c in COLUMNS if c.nullable and c.known_at == "submit"), "runtime_s")
 _TEXTS = tuple(c.name for c in COLUMNS if c.nullable and c.type == "string")
 _NUMBERS = tuple(c.name for c in COLUMNS if c.type in ("float64", "int32"))
 #: Highest plausible value of a quantity, lowest is 0 (cpu_count, node_count, mem_mib, time_limit_s: above 0).
@@ -52,39 +61,6 @@ class Check:
     expected: str
 
 
-@dataclass(frozen=True)
-class Norms:
-    """What the days before looked like; shares are of all their jobs. `days` is how many there are (with or without jobs)."""
-
-    days: int
-    rows: int
-    median_rows: float
-    null_share: Mapping[str, float]
-    other_share: float
-    repeated_id_share: float
-    queues: frozenset[str]
-    users: frozenset[str]
-
-    @property
-    def is_usable(self) -> bool:
-        return self.days >= MIN_NORM_DAYS and self.rows >= _MIN_SHARE_ROWS
-
-
-def norms_of(jobs: pa.Table, rows_by_date: Mapping[str, int], days: int) -> Norms:
-    """Sum up the window: `jobs` that ended in it and rows of each of its dates that has any; it is `days` long."""
-    counts = [*rows_by_date.values(), *[0] * (days - len(rows_by_date))]
-    return Norms(
-        days=days,
-        rows=jobs.num_rows,
-        median_rows=float(np.median(counts)) if counts else 0.0,
-        null_share={name: _share(is_null(jobs[name])) for name in _COUNTED_NULLS},
-        other_share=_share(pc.equal(jobs["state"], OTHER)),
-        repeated_id_share=_repeated_share(jobs["job_id"]),
-        queues=frozenset(jobs["queue"].unique().drop_null().to_pylist()),
-        users=frozenset(jobs["user"].unique().drop_null().to_pylist()),
-    )
-
-
 def jobs_frame(jobs: pa.Table) -> pd.DataFrame:
     """The day's jobs as numbers: times as epoch seconds, texts as 1 (known) or null, and what is derived to compare columns."""
     frame: dict[str, Any] = {"job_key": _plain(jobs["job_key"]), "job_key_code": _codes(jobs["job_key"])}
@@ -100,68 +76,163 @@ def jobs_frame(jobs: pa.Table) -> pd.DataFrame:
     return pd.DataFrame(frame)
 
 
-def night_frame(jobs: pa.Table, norms: Norms, doubled_keys: int) -> pd.DataFrame:
+def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) -> pd.DataFrame:
     """One row of numbers about the day; null where there is too little to tell."""
-    enough = jobs.num_rows >= _MIN_SHARE_ROWS
-    return pd.DataFrame(
-        {
-            "doubled_keys": [float(doubled_keys)],
-            "other_state_share": [_share(pc.equal(jobs["state"], OTHER)) if enough else np.nan],
-            "repeated_id_share": [_repeated_share(jobs["job_id"]) if enough else np.nan],
-            "new_queue_share": [_new_share(jobs["queue"], norms.queues) if enough else np.nan],
-            "new_user_share": [_new_share(jobs["user"], norms.users) if enough else np.nan],
-        }
-    )
+    lag_h, gain, _ = zone_evidence(day, norms)
+    enough = day.rows >= MIN_SHARE_ROWS
+    values = {
+        "doubled_keys": doubled_keys,
+        "refused_rows": refused_rows,
+        "consecutive_id_share": day.consecutive_id_share,
+        "repeated_id_share": day.repeated_id_share,
+        "twin_share": day.twin_share,
+        "silent_h": day.silent_h,
+        "silent_end_h": day.silent_end_h,
+        "foreign_columns": len(foreign_columns(day, norms)),
+        "hour_lag_gain": gain,
+        "hour_lag_h": lag_h,
+        "new_queue_share": new_share(day, norms, "queue") if enough else np.nan,
+        "new_user_share": new_share(day, norms, "user") if enough else np.nan,
+        **{f"renamed_{name}_share": _renamed(day, norms, name) if enough else np.nan for name in _RENAMED},
+    }
+    return pd.DataFrame({name: [float(value)] for name, value in values.items()})
 
 
-def jobs_suite(cluster: Cluster, norms: Norms) -> list[Check]:
+def _renamed(day: Day, norms: Norms, column: str) -> float:
+    return min(new_share(day, norms, column), lost_share(day, norms, column))
+
+
+def jobs_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Checks of each job of the day."""
-    return [*_row_counts(cluster, norms), *_identity(), *_times(), *_ranges(), *_null_shares(cluster, norms)]
+    return [
+        *_row_counts(cluster, day, norms), *_identity(), *_states(norms), *_times(), *_ranges(), *_null_shares(cluster, norms),
+    ]  # fmt: skip
 
 
-def night_suite(norms: Norms) -> list[Check]:
+def night_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Checks of the day's summary; those that compare with the days before only where these say something."""
     checks = [
         _between("job_once", "stop", "doubled_keys", None, 0, "every job_key once among the days of the window and the open jobs")
     ]
     if norms.is_usable:
         checks += [
-            _between(
-                "new_state", "stop", "other_state_share", None, norms.other_share + 0.05, "states that states.py knows, as before"
-            ),
-            _between(
-                "doubled_jobs",
-                "stop",
-                "repeated_id_share",
-                None,
-                norms.repeated_id_share + 0.3,
-                "job ids repeat no more than before",
-            ),
-            _between("known_queues", "stop", "new_queue_share", None, 0.5, "queues that were seen in the days before"),
-            _between("few_new_queues", "warn", "new_queue_share", None, 0.1, "queues that were seen in the days before"),
-            _between("few_new_users", "warn", "new_user_share", None, 0.5, "mostly users that were seen in the days before"),
+            _refused_rows(norms),
+            *_missing_rows(cluster, norms),
+            *_repeated_rows(norms),
+            *_columns(day, norms),
+            *_clock(day, norms),
+            *_queues(),
         ]
     return checks
 
 
-def is_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Null, or text that stands for nothing: an empty string is a null that a source forgot to make one."""
-    if pa.types.is_string(column.type):
-        return pc.or_(pc.is_null(column), pc.fill_null(pc.is_in(column, pa.array(["", "None"])), False))
-    return pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
+def _refused_rows(norms: Norms) -> Check:
+    """A day in whose place the log holds records that cannot be read; the limit of a load is a share of all the log."""
+    usual, _ = norms.usual_rows(norms.days[-1].is_weekend)
+    before = max(norms.refused[:-1], default=0)  # those of the last day may be tonight's
+    most = max(50, 5 * before, int(0.3 * usual))
+    text = f"at most {most} records refused beside the jobs of the day and the one before; at most {before} on a day before that"
+    return _between("refused_rows", "stop", "refused_rows", None, most, f"{text} (see `runcast rejects`)")
 
 
-def _row_counts(cluster: Cluster, norms: Norms) -> list[Check]:
+def _missing_rows(cluster: Cluster, norms: Norms) -> list[Check]:
+    """Gaps in ids that are else in a row, and hours of silence: rows that are not there, whatever the load of the day."""
+    severity: Severity = "stop" if cluster.schedule else "warn"  # a finished log ends within a day
+    shares, checks = norms.values("consecutive_id_share"), []
+    if len(shares) >= MIN_NORM_DAYS and np.median(shares) >= 0.3:
+        text = f"job ids in a row as before (one follows the other in at least {shares.min():.0%} of cases on each of {len(shares)} days)"
+        checks.append(_between("id_gaps", "stop", "consecutive_id_share", 0.6 * float(shares.min()), None, text))
+    if len(norms.values("silent_h")) >= MIN_NORM_DAYS:
+        longest = max(6.0, 1.5 * norms.most("silent_h"))
+        text = f"no {longest:.3g} h without the end of a job; the longest before was {norms.most('silent_h'):.3g} h"
+        checks.append(_between("cut_short", severity, "silent_end_h", None, longest, f"{text}, at the end of the day"))
+        checks.append(_between("silence", "warn", "silent_h", None, longest, text))
+    return checks
+
+
+def _repeated_rows(norms: Norms) -> list[Check]:
+    ids, twins = norms.most("repeated_id_share"), norms.most("twin_share")
+    return [
+        _between("doubled_ids", "stop", "repeated_id_share", None, ids + 0.3, f"job ids that repeat as before (at most {ids:.0%})"),
+        _between(
+            "doubled_jobs", "stop", "twin_share", None, twins + 0.4,
+            f"jobs that differ from each other in user, queue, size or time, as before (but for at most {twins:.0%})",
+        ),
+    ]  # fmt: skip
+
+
+def _columns(day: Day, norms: Norms) -> list[Check]:
+    """One column of other values may be a change of the work; two at once are columns that moved."""
+    named = ", ".join(foreign_columns(day, norms)) or "none"
+    text = f"values like those of the days before in every column (now foreign: {named})"
+    return [
+        _between("columns_in_place", "stop", "foreign_columns", None, 1, text),
+        _between("columns_alike", "warn", "foreign_columns", None, 0, text),
+        _between("few_new_users", "warn", "new_user_share", None, 0.5, "mostly users that were seen in the days before"),
+    ]
+
+
+def _clock(day: Day, norms: Norms) -> list[Check]:
+    """Whether the day's hours fit better where the clock is moved; the gain in log likelihood says how much."""
+    lag_h, _, before = zone_evidence(day, norms)
+    text = (
+        f"submissions at the hours of the days before (these fit best moved by {lag_h:+d} h; the gain was at most {before:.3g})"
+    )
+    return [
+        _between("clock_moved", "stop", "hour_lag_gain", None, max(40.0, 3 * before), text),
+        _between("clock_doubtful", "warn", "hour_lag_gain", None, max(15.0, 2 * before), text),
+    ]
+
+
+def _queues() -> list[Check]:
+    text = "queues that were seen in the days before"
+    return [
+        _between("known_queues", "stop", "new_queue_share", None, 0.5, text),
+        _between("few_new_queues", "warn", "new_queue_share", None, 0.1, text),
+        *(
+            _between(
+                f"{name}_renamed",
+                "stop",
+                f"renamed_{name}_share",
+                None,
+                0.1,
+                f"no {name} that goes as another comes in its place",
+            )
+            for name in _RENAMED
+        ),
+    ]
+
+
+def _states(norms: Norms) -> list[Check]:
+    """A word that states.py does not know is OTHER; a few are seen, many may be anything."""
+    if not norms.is_usable:
+        return []
+    usual = norms.most("other_share")
+    arguments = {"column": "state", "value_set": [OTHER]}
+    expectation, text = "ExpectColumnValuesToNotBeInSet", f"states that states.py knows, as before (but for at most {usual:.0%})"
+    return [
+        Check("new_state", "stop", expectation, {**arguments, "mostly": max(0.0, 0.95 - usual)}, text),
+        Check("new_state_seen", "warn", expectation, {**arguments, "mostly": max(0.0, 1 - usual)}, text),
+    ]
+
+
+def _row_counts(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """A finished log (no schedule) only warns: its last day is seldom whole, and waiting would not mend it."""
-    factor, severity = cluster.quality.row_count_factor, "stop" if cluster.schedule else "warn"
-    usual = norms.median_rows if norms.days >= MIN_NORM_DAYS else None
-    low = cluster.quality.min_rows if usual is None else min(cluster.quality.min_rows, int(usual))
-    checks = [_rows("row_count_minimum", severity, low, None, f"at least {low} jobs that ended on the day")]  # type: ignore[arg-type]
+    severity: Severity = "stop" if cluster.schedule else "warn"
+    if len(norms.days) < MIN_NORM_DAYS:
+        low = cluster.quality.min_rows
+        return [_rows("row_count_minimum", severity, low, None, f"at least {low} jobs that ended on the day")]
+    usual, fall = norms.usual_rows(day.is_weekend)
+    fall = cluster.quality.row_count_factor or fall
+    rise = cluster.quality.row_count_factor or max(5.0, fall)
+    least = min(cluster.quality.min_rows, int(usual))
+    checks = [_rows("row_count_minimum", severity, least, None, f"at least {least} jobs that ended on the day")]
     if usual:
-        low, high = int(usual / factor), int(np.ceil(usual * factor))
-        why = f"within a factor {factor:g} of the {norms.days} days before, whose median is {usual:g}"
-        checks.append(_rows("row_count_low", severity, low, None, why))  # type: ignore[arg-type]
-        checks.append(_rows("row_count_high", "warn", None, high, why))
+        low, high = int(usual / fall), int(np.ceil(usual * rise))
+        kind = "weekends" if day.is_weekend else "working days"
+        why = f"of the {len(norms.days)} days before, whose {kind} have {usual:g} in the median"
+        checks.append(_rows("row_count_low", severity, low, None, f"at least {low} jobs, a factor {fall:.3g} below those {why}"))
+        checks.append(_rows("row_count_high", "warn", None, high, f"at most {high} jobs, a factor {rise:.3g} above those {why}"))
     return checks
 
 
@@ -275,19 +346,3 @@ def _plain(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Text cut to 80 characters without any that a page or a spreadsheet could take for more than text."""
     cut = pc.utf8_slice_codeunits(column, 0, 80)
     return pc.replace_substring_regex(cut, r"[^\w@:./+ \-\[\]]", "?").to_numpy()  # type: ignore[no-any-return]
-
-
-def _share(mask: pa.ChunkedArray) -> float:
-    return pc.mean(mask.cast(pa.float64())).as_py() or 0.0
-
-
-def _repeated_share(ids: pa.ChunkedArray) -> float:
-    return 1 - pc.count_distinct(ids).as_py() / len(ids) if len(ids) else 0.0
-
-
-def _new_share(column: pa.ChunkedArray, known: frozenset[str]) -> float:
-    """Share of all rows whose value is known and was not seen before; 0 where nothing of the kind was."""
-    if not known:
-        return 0.0
-    fresh = pc.invert(pc.is_in(column, pa.array(sorted(known))))
-    return _share(pc.and_(pc.invert(is_null(column)), fresh))

@@ -22,5 +22,6 @@ REJECTS: pa.Schema = pa.schema(
         pa.field("reason", pa.string(), nullable=False),  # a short stable name, e.g. end_missing
         pa.field("detail", pa.string(), nullable=True),
         pa.field("raw", pa.string(), nullable=False),
+        pa.field("day", pa.string(), nullable=True),  # local day of the job beside it in the file: where in the log it stands
     ]
 )

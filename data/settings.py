@@ -1,7 +1,8 @@
 """Where things live: the only module that reads the environment.
 
 `RUNCAST_HOME` (default ./var) holds the lake, models, reports and bundles; `RUNCAST_CLUSTERS` (default: the folder clusters/
-beside this module) holds the cluster files; `MLFLOW_TRACKING_URI` names the tracking store (default: SQLite below the home).
+beside this module) holds the cluster files; `MLFLOW_TRACKING_URI` names the tracking store (default: SQLite below the home);
+`RUNCAST_PSEUDONYM_KEY` is the key file for asking about jobs by their clear names, where a cluster's are pseudonyms.
 """
 
 import os
@@ -37,6 +38,12 @@ class Settings:
     @property
     def bundles(self) -> Path:
         return self.home / "bundles"
+
+    @property
+    def pseudonym_key(self) -> Path | None:
+        """Key file for asking a cluster whose names are pseudonyms, where one is named."""
+        named = self.environment.get("RUNCAST_PSEUDONYM_KEY")
+        return Path(named) if named else None
 
     def expand(self, text: str) -> str:
         """Return `text` with each `${NAME}` replaced; an unset name raises SourceError that says so."""

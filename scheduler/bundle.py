@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from runcast.data.pseudonyms import MAPPABLE
 from runcast.scheduler.errors import BundleDamaged, BundleError, BundleExpired, BundleMismatch, BundleMissing, BundleTooNew
 
 FORMAT_VERSION = 2  # 2 added recipe_version
@@ -48,6 +49,14 @@ class File:
 
 
 @dataclass(frozen=True)
+class PseudonymsUsed:
+    """Which columns of jobs the bundle knows by pseudonyms only, and the fingerprint of the key they were made with."""
+
+    columns: tuple[str, ...]
+    key_fingerprint: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a bundle is.
 
@@ -57,7 +66,7 @@ class Manifest:
     in UTC: `data_cut` is the moment up to which the state knows the jobs, `created` when the bundle was written, `valid_until`
     from when it is refused. `clock` and `time_zone` are the cluster's, for the calendar features; `time_limit` says what a job's
     limit means there (hard: forecasts are capped by it; advisory: not; absent: not read); `gpus_tracked` whether no request for
-    GPUs means none.
+    GPUs means none. `pseudonyms` says how names were replaced, None where they stand as they are.
     """
 
     format_version: int
@@ -75,6 +84,7 @@ class Manifest:
     gpus_tracked: bool
     files: tuple[File, ...]
     recipe_version: str | None = None
+    pseudonyms: PseudonymsUsed | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("clock", _CLOCKS), ("time_limit", _LIMIT_KINDS)):
@@ -95,6 +105,8 @@ class Manifest:
     def to_json(self) -> str:
         """Return the manifest as it stands on disk: sorted keys, its own hash last added."""
         content = dataclasses.asdict(self)
+        if self.pseudonyms is None:  # as bundles were written before there were any
+            del content["pseudonyms"]
         return json.dumps({**content, "manifest_sha256": _hash_of(content)}, indent=2, sort_keys=True) + "\n"
 
 
@@ -277,14 +289,14 @@ def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
     if content["format_version"] < _FIRST_WITH_RECIPE:
         content = {**content, "recipe_version": None}
     fields = {f.name: f.type for f in dataclasses.fields(Manifest)}
-    differing = sorted(content.keys() ^ fields.keys())
+    differing = sorted({"pseudonyms", *content} ^ fields.keys())
     if differing:
         raise BundleDamaged(f"{path}: keys missing or unknown: {', '.join(differing)}. {_HOW_TO_MEND}")
     try:
         files = tuple(File(str(f["path"]), str(f["sha256"]), int(f["size_bytes"])) for f in content["files"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BundleDamaged(f"{path}: files: {error!r}. {_HOW_TO_MEND}") from error
-    for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered", "recipe_version"}:
+    for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered", "recipe_version", "pseudonyms"}:
         if not isinstance(content[name], str):
             raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {_HOW_TO_MEND}")
     if not isinstance(content["gpus_tracked"], bool):
@@ -292,7 +304,19 @@ def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
     for name in ("registered", "recipe_version"):
         if not isinstance(content[name], str | None):
             raise BundleDamaged(f"{path}: {name}: expected text or null, found {content[name]!r}. {_HOW_TO_MEND}")
-    return Manifest(**{**content, "files": files})
+    return Manifest(**{**content, "files": files, "pseudonyms": _pseudonyms(path, content.get("pseudonyms"))})
+
+
+def _pseudonyms(path: Path, content: Any) -> PseudonymsUsed | None:
+    if content is None:
+        return None
+    try:
+        columns, fingerprint = content["columns"], content["key_fingerprint"]
+        if isinstance(fingerprint, str) and set(columns) <= {*MAPPABLE}:
+            return PseudonymsUsed(tuple(columns), fingerprint)
+    except (KeyError, TypeError):
+        pass
+    raise BundleDamaged(f"{path}: pseudonyms: expected columns and a key's fingerprint, found {content!r}. {_HOW_TO_MEND}")
 
 
 def _hash_of(content: Mapping[str, Any]) -> str:

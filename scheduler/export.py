@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS
+from runcast.data.job import pseudonyms_kept
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.features.bulk import state_of
@@ -28,8 +29,8 @@ from runcast.features.job import build_state
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
-from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, moment_of, utc_text, write_bundle
-from runcast.scheduler.errors import ParityError
+from runcast.scheduler.bundle import FORMAT_VERSION, Manifest, PseudonymsUsed, moment_of, utc_text, write_bundle
+from runcast.scheduler.errors import BundleError, ParityError
 from runcast.scheduler.predictor import MODEL, RECIPES, STATE, Predictor
 from runcast.training.fitting import score_matrix
 from runcast.training.scoring import load_scorer
@@ -70,8 +71,17 @@ def pack(
     registered: str | None,
     cut: datetime,
     created: datetime,
+    pseudonyms: PseudonymsUsed | None = None,
 ) -> Path:
-    """Write a bundle below `root` from a model folder and a state as of `cut`, and return its folder."""
+    """Write a bundle below `root` from a model folder and a state as of `cut`, and return its folder.
+
+    `pseudonyms` says how the names in the state were replaced; raises BundleError where the cluster file says otherwise.
+    """
+    if (cluster.pseudonymise is None) != (pseudonyms is None):
+        raise BundleError(
+            f"{cluster.name}: its cluster file asks for {'clear names' if pseudonyms else 'pseudonyms'}, the history holds "
+            f"{'pseudonyms' if pseudonyms else 'clear names'}. Load the log again (`runcast ingest`), which says what to do."
+        )
     scorer = load_scorer(model, feature_version())
     manifest = Manifest(
         format_version=FORMAT_VERSION,
@@ -89,12 +99,19 @@ def pack(
         time_limit=cluster.time_limit,
         gpus_tracked=cluster.gpus_tracked,
         files=(),
+        pseudonyms=pseudonyms,
     )
     with tempfile.TemporaryDirectory(prefix="runcast-") as scratch:
         content = Path(scratch) / "content"
         shutil.copytree(model, content / MODEL)
         state.save(content / STATE)
         return write_bundle(root, content, manifest)
+
+
+def pseudonyms_used(cluster: Cluster, settings: Settings) -> PseudonymsUsed | None:
+    """Return how the names of the cluster's lake were replaced, None where they are in clear."""
+    kept = pseudonyms_kept(cluster.name, settings)
+    return None if kept is None else PseudonymsUsed(tuple(kept["columns"]), kept["key_fingerprint"])
 
 
 def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) -> int:
@@ -105,7 +122,7 @@ def check_parity(bundle: Path, model: Path, jobs: pa.Table, cluster: Cluster) ->
     latest = jobs.take(_by_submission(jobs)[-PARITY_JOBS:])
     if not latest.num_rows:
         return 0
-    predictor = Predictor.load(bundle, may_be_expired=True)
+    predictor = Predictor.load(bundle, may_be_expired=True, has_pseudonyms=True)
     again = submitted_again(latest, moment_of(predictor.manifest.data_cut))
     expected = score_matrix(load_scorer(model, feature_version()), features_beside(jobs, again, cluster))
     for at, job in enumerate(as_mappings(again)):

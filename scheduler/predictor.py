@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from runcast.data.pseudonyms import Pseudonyms, read_key
 from runcast.features.catalog import NAMES, feature_version
 from runcast.features.encoder import Encoder
 from runcast.features.state import State
@@ -42,7 +43,7 @@ RECIPES = {"runcast": recipe_version()}
 class Predictor:
     """A bundle, loaded; `manifest` says what it is, `cut_us` up to when (µs since 1970) its history knows the jobs."""
 
-    def __init__(self, manifest: Manifest, scorer: Scorer, state: State) -> None:
+    def __init__(self, manifest: Manifest, scorer: Scorer, state: State, pseudonyms: Pseudonyms | None = None) -> None:
         encoder = encoder_of(scorer)
         names = NAMES if encoder is None else encoder.columns
         missing = [name for name in scorer.columns if name not in names]
@@ -55,18 +56,30 @@ class Predictor:
         self._state, self._ask = state, answerer(scorer.rule)
         self._margin = RunningMargin(scorer.rule.margin) if isinstance(scorer.rule, Ranked) else None
         self._plan = WorkingPlan(scorer.columns, {} if encoder is None else encoder.codes)
+        self._pseudonyms = pseudonyms
 
     @classmethod
-    def load(cls, folder: Path, *, now: datetime | None = None, may_be_expired: bool = False) -> "Predictor":
-        """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError.
+    def load(
+        cls,
+        folder: Path,
+        *,
+        now: datetime | None = None,
+        may_be_expired: bool = False,
+        pseudonym_key: Path | None = None,
+        has_pseudonyms: bool = False,
+    ) -> "Predictor":
+        """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError, PseudonymKeyError.
 
-        `now` is the moment that valid_until is compared with, the clock's where it is not given.
+        `now` is the moment that valid_until is compared with, the clock's where it is not given. `pseudonym_key` is the key file
+        of a cluster whose names are pseudonyms: jobs are told with their names in clear. With `has_pseudonyms` they are told as the
+        lake holds them, and no key is needed.
         """
         bundle = resolve(folder)
         moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
         manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment)
+        pseudonyms = None if has_pseudonyms else pseudonyms_of(manifest, pseudonym_key)
         scorer = load_scorer(bundle / MODEL, manifest.feature_version)
-        return cls(manifest, scorer, State.load(bundle / STATE))
+        return cls(manifest, scorer, State.load(bundle / STATE), pseudonyms)
 
     def predict(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Return the forecast for a job about to be submitted; raises JobFieldError naming the field that is wrong.
@@ -75,7 +88,7 @@ class Predictor:
         what answered: the model's kind, a baseline, or training_median where nothing at all is known; `n_history` how many
         ended runs of the nearest key stand behind it, up to 7.
         """
-        answer, p90 = self.ask(read_job(told, self.manifest.time_limit))
+        answer, p90 = self.ask(read_job(self.with_pseudonyms(told), self.manifest.time_limit))
         if p90 is not None:
             self.remember(p90)
         return answer
@@ -83,9 +96,13 @@ class Predictor:
     def predict_many(self, told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [self.predict(job) for job in told]
 
+    def with_pseudonyms(self, told: Any) -> Any:
+        """Return a job or event as the bundle knows it; as it is told where names are in clear, or where it is none."""
+        return self._pseudonyms.mapped(told) if self._pseudonyms is not None and isinstance(told, Mapping) else told
+
     def tell(self, told: Mapping[str, Any]) -> None:
         """Take one event of a job into the history; raises JobFieldError naming the field that is wrong."""
-        kind, job = read_event(told, self.manifest.cluster, self.manifest.time_limit)
+        kind, job = read_event(self.with_pseudonyms(told), self.manifest.cluster, self.manifest.time_limit)
         self.take(kind, job)
         if kind == "submitted" and self.awaits(job):
             _, p90 = self.ask(job)
@@ -93,7 +110,10 @@ class Predictor:
                 self.remember(p90)
 
     def take(self, kind: Kind, job: Mapping[str, Any]) -> None:
-        """Take an event that has been read into the history and the margin; see read_event. What a job is told is not remembered."""
+        """Take an event that has been read, names replaced, into the history and the margin; see read_event.
+
+        What a job is told is not remembered.
+        """
         if kind == "submitted":
             self._state.submitted(job)
         elif kind == "started":
@@ -156,6 +176,25 @@ class Predictor:
             "n_history": n_history,
             "model_version": self.manifest.model_version,
         }, p90
+
+
+def pseudonyms_of(manifest: Manifest, key_file: Path | None) -> Pseudonyms | None:
+    """Return the mapping that the bundle's names went through, None where they are in clear; raises where the key is not theirs."""
+    used = manifest.pseudonyms
+    if used is None:
+        return None
+    if key_file is None:
+        raise BundleMismatch(
+            f"the bundle of {manifest.cluster} knows {', '.join(used.columns)} by pseudonyms only. Name the key file of its "
+            "cluster file with --pseudonym-key."
+        )
+    pseudonyms = Pseudonyms(read_key(key_file), used.columns)
+    if pseudonyms.fingerprint != used.key_fingerprint:
+        raise BundleMismatch(
+            f"{key_file}: is not the key that the names of {manifest.cluster} were replaced with (fingerprint "
+            f"{pseudonyms.fingerprint}, expected {used.key_fingerprint}). Name the key file of its cluster file."
+        )
+    return pseudonyms
 
 
 def encoder_of(scorer: Scorer) -> Encoder | None:

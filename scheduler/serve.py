@@ -19,6 +19,7 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runcast.data.errors import RuncastError
+from runcast.data.pseudonyms import read_key
 from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.bundle, socket_path=options.socket, socket_mode=options.socket_mode, port=options.port,
             host=options.host, token_file=options.token_file, journal=options.journal, flush_every_s=options.flush_every,
             served_days=options.served_days,
+            pseudonym_key=options.pseudonym_key,
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
@@ -73,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         "--served-days", type=_days, default=DAYS_KEPT, metavar="N",
         help="days of forecasts told to jobs kept in `served`, beside the journal; 0: none (default: %(default)s)",
     )  # fmt: skip
+    found.add_argument("--pseudonym-key", type=Path, help="key file of a cluster whose names are replaced (`pseudonymise`)")
     return found
 
 
@@ -101,18 +104,22 @@ def serve(
     journal: Path | None = None,
     flush_every_s: float = FLUSH_EVERY_S,
     served_days: int = DAYS_KEPT,
+    pseudonym_key: Path | None = None,
 ) -> None:
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
     if socket_path is None and host not in LOOPBACK and token_file is None:
         raise ServeError(f"--host {host} is not this machine's loopback: give --token-file, or use --socket")
     token = None if token_file is None else read_token(token_file)
+    if pseudonym_key is not None:
+        read_key(pseudonym_key)  # said now, not at the first bundle
     sys.setswitchinterval(SWITCH_EVERY_S)
     events = Journal(_journal_path(bundles, journal))
     listening = _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0)
     try:
         with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             served = ServedLog(events.path.parent / SERVED, served_days)
-            runner.run(_run(Service(bundles, events, served, token=token, flush_every_s=flush_every_s), opened))
+            service = Service(bundles, events, served, token=token, pseudonym_key=pseudonym_key, flush_every_s=flush_every_s)
+            runner.run(_run(service, opened))
     finally:
         events.close()
 

@@ -25,7 +25,7 @@ from runcast.data.errors import RuncastError
 from runcast.scheduler import openapi
 from runcast.scheduler.bundle import MANIFEST, is_expired, moment_of, resolve
 from runcast.scheduler.catching_up import Line, catch_up, is_since, tell_on_submission
-from runcast.scheduler.errors import JobFieldError, JournalError
+from runcast.scheduler.errors import BundleMismatch, JobFieldError, JournalError
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import parse, read_job
 from runcast.scheduler.journal import Event, Journal
@@ -100,12 +100,14 @@ class Service:
         served: ServedLog,
         *,
         token: str | None = None,
+        pseudonym_key: Path | None = None,
         flush_every_s: float = FLUSH_EVERY_S,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._bundles, self._journal, self._served = bundles, journal, served
         self._token, self._clock, self._look_every_s, self._flush_every_s = token, clock, look_every_s, flush_every_s
+        self._pseudonym_key = pseudonym_key
         self._predictor: Predictor | None = None
         self._looked_at: tuple[Path, int] | None = None  # the latest that was tried, good or bad, and when it was written
         self._problem = "no bundle has been loaded yet"
@@ -205,7 +207,7 @@ class Service:
             if at and at % TURN == 0:
                 await asyncio.sleep(0)
             try:
-                read = read_job(job, predictor.manifest.time_limit)
+                read = read_job(predictor.with_pseudonyms(job), predictor.manifest.time_limit)
             except JobFieldError as error:
                 raise _refused_field(error, at if is_many else None) from None
             answers.append(self._answer(predictor, read))
@@ -226,7 +228,8 @@ class Service:
 
     async def _keep_events(self, body: bytes) -> Reply:
         predictor = self._serving()
-        told, is_many = _one_or_many(body)
+        asked, is_many = _one_or_many(body)
+        told = [predictor.with_pseudonyms(event) for event in asked]  # names in clear are neither kept nor logged
         read: list[Read] = []
         now_us = round(self._clock().timestamp() * 1e6)
         for at, event in enumerate(told):
@@ -414,7 +417,7 @@ class Service:
             log.error("%s", self._problem)
             return
         try:
-            predictor, lines = await _in_thread(_load, bundle, self._clock(), events)
+            predictor, lines = await _in_thread(_load, bundle, self._clock(), self._pseudonym_key, events)
         except Exception as error:  # noqa: BLE001 - RuncastError says it well; anything else is one more reason not to serve that bundle
             self._problem = f"{bundle.name} is not served: {error if isinstance(error, RuncastError | OSError) else repr(error)}"
             self._loads.add((("outcome", "refused"),))
@@ -440,8 +443,13 @@ class Service:
             log.warning("%s", error)
 
 
-def _load(bundle: Path, now: datetime, events: list[Event]) -> tuple[Predictor, list[Event]]:
-    predictor = Predictor.load(bundle, now=now)
+def _load(bundle: Path, now: datetime, pseudonym_key: Path | None, events: list[Event]) -> tuple[Predictor, list[Event]]:
+    predictor = Predictor.load(bundle, now=now, pseudonym_key=pseudonym_key)
+    if pseudonym_key is not None and predictor.manifest.pseudonyms is None:  # clear names would be kept, against the wish
+        raise BundleMismatch(
+            f"{bundle}: holds names in clear, but a key for pseudonyms was given. Set `pseudonymise` in the cluster file of "
+            f"{predictor.manifest.cluster}, or leave the key out."
+        )
     return predictor, catch_up(predictor, events)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources import table
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.blocks import read_blocks, text_of
@@ -66,8 +66,9 @@ def _layout(path: Path) -> table.Options:
     duration = columns["runtime_s"]
     if f"{duration}" not in first:
         raise SourceError(
-            f"{path}: no column {duration!r} in the first line {first[:120]!r}; expected AcmeTrace's trace_seren.csv or "
-            "trace_kalos.csv, or the same in JSON lines"
+            f"{path}: no column {duration!r} in the first line ",
+            Quoted(first),
+            "; expected AcmeTrace's trace_seren.csv or trace_kalos.csv, or the same in JSON lines",
         )
     if has_memory:
         columns = columns | {"mem_mib": table.Column(column=memory, unit="gib", times="node_count", zero_is_null=True)}

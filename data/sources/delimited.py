@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Reject
 from runcast.data.sources.blocks import Block, read_blocks, text_of
 
@@ -218,6 +218,9 @@ def _checked(names: tuple[str, ...], file: str) -> tuple[str, ...]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not all(names):
         raise SourceError(
-            f"{file}: the header {', '.join(names)!r} has {'a name twice: ' + ', '.join(twice) if twice else 'an empty name'}"
+            f"{file}: the header ",
+            Quoted(", ".join(names)),
+            f" has {'a name twice' if twice else 'an empty name'}",
+            *((": ", Quoted(", ".join(twice))) if twice else ()),
         )
     return names

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.blocks import open_log, read_piece
 
 _PIECE_BYTES = 1 << 20
@@ -39,7 +39,8 @@ def array_items(path: Path, key: str, beside: dict[str, Any]) -> Iterator[Any]:
                         break
                     text.expect(",")
         if not found:
-            raise SourceError(f"{path}: no array {key!r} in this JSON file; it has {', '.join(sorted(beside)) or 'nothing'}")
+            has = Quoted(", ".join(sorted(beside))) if beside else "nothing"
+            raise SourceError(f"{path}: no array {key!r} in this JSON file; it has ", has)
 
 
 def _elements(text: "_Text") -> Iterator[Any]:

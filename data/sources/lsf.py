@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.delimited import Piece, read_delimited
 from runcast.data.sources.numbers import read_numbers
-from runcast.data.sources.record import Instants, blank_to_null, counted, in_order, jobs_table, refuse, sources
+from runcast.data.sources.record import Instants, blank_to_null, counted, in_order, jobs_table, out_of_range, refuse, sources
 from runcast.data.sources.times import microseconds, parse_times
 
 NEEDED = ("job_id", "submit_time", "start_time", "end_time", "state")
@@ -63,7 +63,7 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     for piece in read_delimited(path):
         missing = [name for name in NEEDED if name not in piece.columns]
         if piece.columns and missing:
-            raise SourceError(f"{path}: has no column {', '.join(missing)}; its columns are {', '.join(piece.columns)}")
+            raise SourceError(f"{path}: has no column {', '.join(missing)}; its columns are ", Quoted(", ".join(piece.columns)))
         if piece.columns:
             yield _batch(piece, cluster, path.name)
 
@@ -76,8 +76,10 @@ def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
     attempts = np.where(dispatched.known, dispatched.values, first.known) if dispatched else first.known.astype(float)
     start = Instants(first.us, first.known & (attempts > 0))
     states = _states(piece, start.known, end.known)
+    is_open = np.isin(states, ("RUNNING", "PENDING"))
+    end = Instants(end.us, end.known & ~is_open)  # beside these an end is a forecast
     requeued = attempts > 1
-    never = ~start.known & ~np.isin(states, ("RUNNING", "PENDING"))
+    never = ~start.known & ~is_open
     texts = {name: blank_to_null(piece.columns[column]) for name, column in _TEXTS.items() if column in piece.columns}
     counts = {name: read_numbers(piece.columns[column]) for name, column in _COUNTS.items() if column in piece.columns}
     faults = {
@@ -85,10 +87,11 @@ def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
         **{f"{name}_nonexistent": times.nonexistent for name, times in when.items()},
         "job_id_missing": pc.is_null(texts["job_id"]).to_numpy(zero_copy_only=False),
         "submit_missing": ~submit.known,
-        "end_missing": ~end.known & ~np.isin(states, ("RUNNING", "PENDING")),
+        "end_missing": ~end.known & ~is_open,
         "start_before_submit": start.known & (start.us < submit.us),
         "end_before_start": start.known & end.known & (end.us < start.us),
         "end_before_submit": end.known & (end.us < submit.us),
+        "time_out_of_range": out_of_range(submit, first, end),
         "attempts_unreadable": (attempts < 0) | (attempts > 1e6) | (attempts != np.floor(attempts)),
     }
     rejects, keep = refuse(faults, piece.lines, piece.raw_text, file)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from runcast.data.sources.times import MISSING_WORDS
 
 _WORDS = pa.array(sorted({*MISSING_WORDS, "n.a.", "nil", "unlimited"} - {"unlimited"}))
-_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?$"
+_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 
 
 class Numbers(NamedTuple):
@@ -50,7 +50,9 @@ def read_numbers(values: pa.Array | pa.ChunkedArray) -> Numbers:
 
 def _of_text(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
     try:
-        return column.cast(pa.float64()), np.zeros(len(column), bool)
+        numbers = column.cast(pa.float64())
+        if pc.all(pc.is_finite(numbers), min_count=0).as_py():  # the cast takes words for infinity and for no number
+            return numbers, np.zeros(len(column), bool)
     except pa.ArrowInvalid:
         pass
     tidy = pc.utf8_trim_whitespace(column)

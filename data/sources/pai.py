@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.errors import ClusterFileError, Quoted, SourceError
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.blocks import text_of
 from runcast.data.sources.delimited import Piece, read_delimited
@@ -91,12 +91,17 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
             f"its dates are not), found {cluster.time_zone} and {cluster.clock}"
         )
     options = Options.model_validate(cluster.source.options)
-    tasks = _find(path, "pai_task_table") if path.is_dir() else path
+    tasks = find_in(path) if path.is_dir() else path
     jobs = _read_jobs(tasks.parent)
     groups = _read_groups(tasks.parent)
     means = _instance_means(tasks.parent) if options.label == "instance_mean" else None
     for piece in _pieces(tasks, "pai_task_table"):
         yield _batch(piece, jobs, groups, means, cluster, tasks.name)
+
+
+def find_in(folder: Path) -> Path:
+    """Return the task table of a folder; raises SourceError where there is none."""
+    return _find(folder, "pai_task_table")
 
 
 def _find(folder: Path, table: str) -> Path:
@@ -115,7 +120,7 @@ def _pieces(path: Path, table: str) -> Iterator[Piece]:
     header = [name.strip() for name in next(csv.reader([text_of(beside.read_bytes()).strip()]), [])]
     missing = [name for name in _NEEDED[table] if name not in header]
     if missing:
-        raise SourceError(f"{beside}: names no {', '.join(missing)}; it holds {', '.join(header)}")
+        raise SourceError(f"{beside}: names no {', '.join(missing)}; it holds ", Quoted(", ".join(header)))
     for number, piece in enumerate(read_delimited(path, header=header)):
         first = min(piece.rejects, key=lambda r: r.line, default=None)
         if number == 0 and first and (not len(piece.lines) or first.line < piece.lines[0]):

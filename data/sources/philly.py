@@ -20,10 +20,10 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import open_log, read_piece
-from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources
+from runcast.data.sources.record import Instants, counted, in_order, jobs_table, out_of_range, refuse, sources
 from runcast.data.sources.times import MISSING_WORDS, microseconds, parse_times
 from runcast.data.states import canonical_states
 
@@ -78,7 +78,7 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
 def _elements(path: Path) -> Iterator[tuple[Any, str]]:
     """Yield each element of the file's one JSON array with its raw text, holding one at a time."""
     decode = codecs.getincrementaldecoder("utf-8-sig")(errors="replace").decode
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # a control character in a name does not cost the file
     text, at, record, first = "", 0, 0, True
     with open_log(path) as file:
         while True:
@@ -89,7 +89,7 @@ def _elements(path: Path) -> Iterator[tuple[Any, str]]:
                 if at == len(text) and piece:
                     continue
                 if not text.startswith("[", at):
-                    raise SourceError(f"{path}: expected a JSON array of jobs, found {text[at : at + 40]!r}")
+                    raise SourceError(f"{path}: expected a JSON array of jobs, found ", Quoted(text[at : at + 40]))
                 at, first = at + 1, False
             while True:
                 start = _skip(text, at, "," if record else "")
@@ -198,6 +198,7 @@ def _batch(jobs: list[_Job], rejects: list[Reject], cluster: Cluster, file: str)
         **{f"{name}_nonexistent": times.nonexistent for name, times in when.items() if name != "first_start"},
         "start_before_submit": start.known & (start.us < submit.us),
         "end_before_start": start.known & end.known & (end.us < start.us),
+        "time_out_of_range": out_of_range(submit, first, start, end),
     }
     records = np.array([job.record for job in jobs], np.int64)
     refused, keep = refuse(faults, records, lambda i: jobs[i].raw, file)

@@ -7,12 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
+from runcast.data.columns import BY_NAME
 from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Reject
 from runcast.data.states import OPEN_STATES, STATES
 
 UTC_US = pa.timestamp("us", tz="UTC")
 LATEST_US = 4_102_444_800_000_000  # 2100-01-01: beyond it a number was read in the wrong unit
+_LONGEST_S = 2 * LATEST_US / 1e6
 
 
 class Instants:
@@ -37,6 +39,18 @@ def seconds_to_us(seconds: np.ndarray) -> np.ndarray:
     """Round seconds to int64 microseconds; NaN and what no log can hold become 0, for the caller's masks to sort out."""
     usable = np.isfinite(seconds) & (np.abs(seconds) < LATEST_US / 1e6)
     return np.round(np.where(usable, seconds, 0.0) * 1e6).astype(np.int64)
+
+
+def spans_us(seconds: np.ndarray) -> np.ndarray:
+    """Round durations to int64 microseconds, NaN to 0; one that no log can hold stays one: added to a moment it is out of range."""
+    spans: np.ndarray = np.round(np.clip(np.nan_to_num(seconds, nan=0.0), -_LONGEST_S, _LONGEST_S) * 1e6).astype(np.int64)
+    return spans
+
+
+def out_of_range(*moments: Instants) -> np.ndarray:
+    """Tell where one of a row's moments is beyond what any log can hold."""
+    beyond: np.ndarray = np.logical_or.reduce([np.abs(moment.us) >= LATEST_US for moment in moments])
+    return beyond
 
 
 def floats(values: np.ndarray, known: np.ndarray) -> pa.Array:
@@ -91,6 +105,19 @@ def counted(flags: Mapping[str, np.ndarray], **more: int) -> dict[str, int]:
     """Count the rows that raise each flag, and what else is worth a note; nothing where nothing is."""
     counts = {**{name: int(mask.sum()) for name, mask in flags.items()}, **more}
     return {name: count for name, count in counts.items() if count}
+
+
+def _sound(name: str, values: pa.Array) -> pa.Array:
+    """Return a column without what says nothing: blank texts, and numbers below 0 or without bounds, which no source may pass on."""
+    if pa.types.is_floating(values.type) and name != "priority":
+        unsound = pc.invert(pc.and_(pc.is_finite(values), pc.greater_equal(values, 0)))
+    elif pa.types.is_string(values.type) and BY_NAME[name].nullable:
+        unsound = pc.equal(pc.utf8_trim_whitespace(values), "")
+    else:
+        return values
+    if not pc.any(unsound).as_py():
+        return values
+    return pc.if_else(pc.fill_null(unsound, False), pa.scalar(None, values.type), values)
 
 
 def labels(states: pa.Array, state_known: np.ndarray, started: np.ndarray, ended: np.ndarray, clamped: np.ndarray) -> pa.Array:
@@ -152,11 +179,11 @@ def jobs_table(
         "attempts": pa.array((start.known if attempts is None else attempts).astype(np.int32)),
         "flags": flag_lists(rows, flags),
     }
-    limits = columns.get("time_limit_s") if cluster.time_limit != "absent" else None
-    derived["time_limit_s"] = pa.nulls(rows, pa.float64()) if limits is None else limits
+    known = "time_limit_s" in columns and cluster.time_limit != "absent"
+    derived["time_limit_s"] = _sound("time_limit_s", columns["time_limit_s"]) if known else pa.nulls(rows, pa.float64())
     derived["time_limit_kind"] = pc.if_else(pc.is_valid(derived["time_limit_s"]), cluster.time_limit, "absent")
-    every = {**columns, **derived}
-    if "time_limit_kind" in columns and limits is not None:
+    every = {**{name: _sound(name, values) for name, values in columns.items()}, **derived}
+    if "time_limit_kind" in columns and known:
         every["time_limit_kind"] = columns["time_limit_kind"]
     if "runtime_s" in columns:  # a source whose label is not the span: a null there excludes
         every["runtime_s"] = columns["runtime_s"]

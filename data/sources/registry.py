@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
 import pyarrow as pa
@@ -16,9 +17,14 @@ from pydantic import BaseModel, ValidationError
 from runcast.data.cluster import Cluster, SourceFormat
 from runcast.data.errors import ClusterFileError, SourceError
 from runcast.data.log_files import LogFiles
+from runcast.data.pseudonyms import MAPPABLE, Pseudonyms, read_key
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch
+from runcast.data.sources.pseudonymised import pseudonymised
 from runcast.data.sources.times import microseconds
+
+#: Formats whose job ids are names that people gave: of pods, or of PAI's jobs.
+_IDS_ARE_NAMES = ("k8s_pods", "pai")
 
 Read = Callable[[Path, Cluster], Iterator[Batch]]
 
@@ -29,7 +35,7 @@ class _Readers(Mapping[str, Read]):
     def __getitem__(self, name: str) -> Read:
         if name not in get_args(SourceFormat):
             raise KeyError(name)
-        return importlib.import_module(f"runcast.data.sources.{name}").read  # type: ignore[no-any-return]
+        return _module(name).read  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_args(SourceFormat))
@@ -43,7 +49,11 @@ SOURCES: Mapping[str, Read] = _Readers()
 
 def options_of(name: str) -> type[BaseModel]:
     """Return the class that a format's `source.options` must fit."""
-    return importlib.import_module(f"runcast.data.sources.{name}").Options  # type: ignore[no-any-return]
+    return _module(name).Options  # type: ignore[no-any-return]
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"runcast.data.sources.{name}")
 
 
 def check_options(cluster: Cluster) -> None:
@@ -58,17 +68,22 @@ def check_options(cluster: Cluster) -> None:
 
 
 def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
-    """Expand `source.paths` into existing files (or folders), each once, in name order within each path.
+    """Expand `source.paths` into existing files, each once, in name order within each path.
 
-    Raises SourceError where a path names nothing, or an environment variable of it is not set.
+    A format whose log is a folder of tables (pai) finds its file there; of other formats a pattern passes folders over. Raises
+    SourceError where a path names no file, or an environment variable of it is not set.
     """
+    find_in = getattr(_module(cluster.source.format), "find_in", None)
     found: dict[Path, None] = {}
     for written in cluster.source.paths:
         pattern = settings.expand(written)
-        names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-        if not names:
-            raise SourceError(f"{cluster.name}: {written!r} (now {pattern}) names no file. Check source.paths in {cluster.path}.")
-        found |= dict.fromkeys(Path(name) for name in names)
+        paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207  Path.glob takes no absolute pattern
+        files = [find_in(path) if find_in and path.is_dir() else path for path in paths]
+        files = [path for path in files if not path.is_dir()]
+        if not files:
+            why = f"names only a folder; name its files, e.g. {written.rstrip('/') + '/*.txt'!r}." if paths else "names no file."
+            raise SourceError(f"{cluster.name}: {written!r} (now {pattern}) {why} Check source.paths in {cluster.path}.")
+        found |= dict.fromkeys(files)
     return list(found)
 
 
@@ -85,13 +100,30 @@ def read_source(
     check_options(cluster)
     read = SOURCES[cluster.source.format]
     chosen = LogFiles(find_files(cluster, settings)) if log is None else log
-    return (_since(batch, since) for batch in _read_still(read, cluster, settings, chosen))
+    batches = (_since(batch, since) for batch in _read_still(read, cluster, settings, chosen))
+    names = pseudonyms_of(cluster, settings)
+    return batches if names is None else pseudonymised(batches, names)
 
 
 def _read_still(read: Read, cluster: Cluster, settings: Settings, log: LogFiles) -> Iterator[Batch]:
     for file in log.unread():
         yield from log.read(file, read(file, cluster))
     log.refuse_changed(find_files(cluster, settings))
+
+
+def pseudonyms_of(cluster: Cluster, settings: Settings) -> Pseudonyms | None:
+    """Return what the names of this cluster become, None where they stay; raises PseudonymKeyError where the key cannot be used.
+
+    Ids that are names, or made of them without a key, are names too.
+    """
+    asked = cluster.pseudonymise
+    if asked is None:
+        return None
+    made_of_names = cluster.source.format in _IDS_ARE_NAMES or (
+        cluster.source.format == "table" and "job_id" not in cluster.source.options.get("columns", {})
+    )
+    columns = {*asked.columns, *(("job_id",) if made_of_names else ())}
+    return Pseudonyms(read_key(Path(settings.expand(asked.key_file))), tuple(name for name in MAPPABLE if name in columns))
 
 
 def _since(batch: Batch, since: datetime | None) -> Batch:

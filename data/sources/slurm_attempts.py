@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.record import floats
@@ -50,7 +50,9 @@ def batches(
             clusters |= set(fields.columns["cluster"].dictionary_encode().dictionary.to_pylist()) - {"", "Cluster", None}
             if len(clusters) > 1:
                 raise SourceError(
-                    f"{path}: jobs of several clusters ({', '.join(sorted(clusters))}); name one in source.options.slurm_cluster"
+                    f"{path}: jobs of several clusters (",
+                    Quoted(", ".join(sorted(clusters))),
+                    "); name one in source.options.slurm_cluster",
                 )
         rows = canonical_rows(fields, cluster, options, tally)
         yield tally.batch(attempts.add(fields.ids, rows, tally))

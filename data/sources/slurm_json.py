@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.json_items import array_items
 from runcast.data.sources.slurm_attempts import batches, text_hashes
@@ -48,7 +48,7 @@ def _pieces(path: Path) -> Iterator[tuple[Fields, Tally]]:
     while some := list(islice(numbered, _RECORDS_PER_BATCH)):
         yield _piece(some, path)
     if beside.get("errors"):
-        raise SourceError(f"{path}: sacct could not give everything: {json.dumps(beside['errors'])[:300]}. Export again.")
+        raise SourceError(f"{path}: sacct could not give everything: ", Quoted(json.dumps(beside["errors"])), ". Export again.")
 
 
 def _piece(numbered: list[tuple[int, Any]], path: Path) -> tuple[Fields, Tally]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runcast.data.sources.durations import duration_s
-from runcast.data.sources.record import LATEST_US, Instants
+from runcast.data.sources.record import Instants, out_of_range, spans_us
 from runcast.data.sources.slurm_fields import NO_NODES, NO_WORDS, Fields, is_one_of, mask_of
 from runcast.data.sources.slurm_resources import tres
 from runcast.data.sources.times import Times, microseconds, parse_times
@@ -90,7 +90,7 @@ def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Mome
         "start_before_submit": start.known & (start.us < submit.us),
         "end_before_start": ran & (end.us < start.us),
         "end_before_submit": ~start.known & end.known & (end.us < submit.us),
-        "time_out_of_range": np.maximum.reduce([submit.us, start.us, end.us]) >= LATEST_US,
+        "time_out_of_range": out_of_range(submit, start, end),
     }
     return Moments(submit, start, end, attempt_start, attempt_end, flags), faults
 
@@ -130,7 +130,7 @@ def _elapsed(fields: Fields) -> _Elapsed:
     seconds = looked.numbers(lambda value: None if value is None else value[0])
     known = ~np.isnan(seconds)
     unreadable = looked.mask(lambda value: value is not None and value[0] is None)
-    return _Elapsed(np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64), known, unreadable)
+    return _Elapsed(spans_us(seconds), known, unreadable)
 
 
 def _whole_seconds(text: str) -> float | None:

@@ -22,7 +22,7 @@ from pyarrow import csv
 from pydantic import Field, field_validator
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import LINE_BYTES_AT_MOST, Block, read_blocks, text_of
 from runcast.data.sources.slurm_attempts import HASHED_BYTES, batches, id_hashes, text_hashes
@@ -88,6 +88,7 @@ class _Records:
     table: pa.Table
     rejects: list[Reject] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
+    texts: list[bytes] = field(default_factory=list)  # the records as they stand in the log, where `data` was made anew
 
 
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
@@ -140,8 +141,10 @@ def _layout(path: Path, options: Options) -> _Layout:
         return _Layout(names, delimiter, record_end, header, ends_with_delimiter)
     if header is None:
         raise SourceError(
-            f"{path}: the first line is no header of sacct but {text_of(records[0])[:120]!r}. Give source.options.columns where "
-            f"the log has none, or source.options.delimiter where it is not {options.delimiter!r}."
+            f"{path}: the first line is no header of sacct but ",
+            Quoted(text_of(records[0])),
+            ". Give source.options.columns where the log has none, or source.options.delimiter where it is not "
+            f"{options.delimiter!r}.",
         )
     return _Layout(found[:-1] if found[-1] == "" else found, delimiter, record_end, header, found[-1] == "")
 
@@ -198,6 +201,9 @@ def _records(block: Block, layout: _Layout, wanted: frozenset[str]) -> _Records:
     """Cut a block into columns, in one go where every line is a record."""
     notes: dict[str, int] = {}
     data = block.data
+    for stand_in in (_DELIMITER_INSIDE, _LINE_END_INSIDE, *([] if _BETWEEN in layout.delimiter else [_BETWEEN])):
+        if stand_in in data:  # whatever else the block holds: a record is read the same in any company
+            data = data.replace(stand_in, b" ")
     if not _is_utf8(data):
         notes["lines_not_utf8"] = sum(not _is_utf8(line) for line in data.split(b"\n"))
         data = text_of(data).encode()
@@ -206,8 +212,6 @@ def _records(block: Block, layout: _Layout, wanted: frozenset[str]) -> _Records:
         table = _table(whole, layout, wanted, layout.ends_with_delimiter)
         if table is not None:
             return _Records(whole, np.arange(block.first_line, block.first_line + table.num_rows), table, notes=notes)
-    for stand_in in (_DELIMITER_INSIDE, _LINE_END_INSIDE, *([] if _BETWEEN in layout.delimiter else [_BETWEEN])):
-        data = data.replace(stand_in, b" ")
     cutter = _Cutter(layout)
     if layout.record_end:
         cutter.cut_at_marks(Block(block.first_line, data), layout.record_end)
@@ -217,7 +221,7 @@ def _records(block: Block, layout: _Layout, wanted: frozenset[str]) -> _Records:
     table = _table(data, layout, wanted, ends_with_delimiter=False)
     if table is None or table.num_rows != len(lines):
         raise SourceError(f"the records at line {block.first_line} and following cannot be cut into fields")
-    return _Records(data, lines, _without_stand_ins(table, layout), cutter.rejects, {**notes, **cutter.notes})
+    return _Records(data, lines, _without_stand_ins(table, layout), cutter.rejects, {**notes, **cutter.notes}, cutter.texts)
 
 
 class _Cutter:
@@ -227,6 +231,7 @@ class _Cutter:
         self._layout = layout
         self.clean: list[bytes] = []
         self.numbers: list[int] = []
+        self.texts: list[bytes] = []
         self.rejects: list[Reject] = []
         self.notes: dict[str, int] = {}
 
@@ -251,7 +256,7 @@ class _Cutter:
         number = block.first_line
         pieces = block.data.split(mark)
         for at, piece in enumerate(pieces):
-            text = piece.removeprefix(b"\n")
+            text = piece.lstrip(b"\n")  # the line end after the mark before, and blank lines
             begins = number + len(piece) - len(text)
             number += piece.count(b"\n")
             if not text.strip():
@@ -272,15 +277,15 @@ class _Cutter:
     def _record(self, number: int, text: bytes) -> None:
         layout = self._layout
         width = len(layout.names)
-        if layout.ends_with_delimiter:
-            text = text.removesuffix(layout.delimiter)
-        parts = text.split(layout.delimiter, width - 1 if layout.is_free_text_last else -1)
+        record = text.removesuffix(layout.delimiter) if layout.ends_with_delimiter else text
+        parts = record.split(layout.delimiter, width - 1 if layout.is_free_text_last else -1)
         if len(parts) != width:
             self._reject(number, "wrong_field_count", text, f"expected {width} fields, found {len(parts)}")
             return
         parts[-1] = parts[-1].replace(layout.delimiter, _DELIMITER_INSIDE)
         self.clean.append(layout.between.join(parts))
         self.numbers.append(number)
+        self.texts.append(text)
 
     def _reject(self, number: int, reason: str, text: bytes, detail: str = "") -> None:
         self.rejects.append(Reject("", number, reason, detail, text_of(text.replace(_LINE_END_INSIDE, b"\n"))))
@@ -332,7 +337,7 @@ def _without_stand_ins(table: pa.Table, layout: _Layout) -> pa.Table:
 
 
 def _fields(records: _Records, layout: _Layout, file: str) -> Fields:
-    lines: list[bytes] = []
+    lines: list[bytes] = records.texts
 
     def raw(at: int) -> str:
         if not lines:
@@ -346,7 +351,7 @@ def _fields(records: _Records, layout: _Layout, file: str) -> Fields:
 def _raw_text(line: bytes, layout: _Layout) -> str:
     if layout.between != layout.delimiter:
         line = line.replace(layout.between, layout.delimiter)
-    return text_of(line.replace(_DELIMITER_INSIDE, layout.delimiter).replace(_LINE_END_INSIDE, b"\n"))
+    return text_of(line.replace(_LINE_END_INSIDE, b"\n"))
 
 
 def _is_utf8(data: bytes) -> bool:

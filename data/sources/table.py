@@ -31,12 +31,12 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from runcast.data.cluster import Cluster
-from runcast.data.errors import SourceError
+from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import read_blocks, text_of
 from runcast.data.sources.delimited import read_delimited
 from runcast.data.sources.numbers import Numbers, read_numbers
-from runcast.data.sources.record import LATEST_US, Instants, counted, in_order, jobs_table, refuse, sources
+from runcast.data.sources.record import Instants, counted, in_order, jobs_table, out_of_range, refuse, sources, spans_us
 from runcast.data.sources.times import MISSING_WORDS, Times, epoch_times, microseconds, parse_times
 from runcast.data.states import OPEN_STATES, canonical_states
 
@@ -278,7 +278,7 @@ def _json_text(value: object) -> str | None:
 def _check_columns(path: Path, needed: set[str], found: Sequence[str] | Mapping[str, object]) -> None:
     missing = sorted(needed - set(found))
     if missing:
-        raise SourceError(f"{path}: has no column {', '.join(map(repr, missing))}; its columns are {', '.join(found)}")
+        raise SourceError(f"{path}: has no column {', '.join(map(repr, missing))}; its columns are ", Quoted(", ".join(found)))
 
 
 def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Counter[str]) -> Batch:
@@ -452,7 +452,7 @@ def _derive(
     no = np.zeros(rows, bool)
     submit, start, end = (_instants(when.get(name), rows) for name in TIMES)
     runtime = numbers.get("runtime_s")
-    run_us = np.round((runtime.values if runtime else np.zeros(rows)) * 1e6)
+    run_us = spans_us(runtime.values if runtime else np.zeros(rows))
     run_known = runtime.known if runtime else no
     if "start_time" in when and "end_time" in when and runtime:
         start, end = _settle_clock(when, start, end, run_us, run_known)
@@ -463,9 +463,9 @@ def _derive(
     start = Instants(start.us, start.known & ~(zero & (names == "CANCELLED")))
     if "end_time" not in when:
         waited = numbers.get("queue_s")
-        withdrawn = submit.us + (np.round(waited.values * 1e6).astype(np.int64) if waited else 0)
+        withdrawn = submit.us + (spans_us(waited.values) if waited else 0)
         never = submit.known & ~start.known & (names == "CANCELLED")
-        ends = np.where(never, withdrawn, start.us + run_us.astype(np.int64))
+        ends = np.where(never, withdrawn, start.us + run_us)
         end = Instants(ends, (start.known & run_known) | never)
     names = np.where(~state_known & ~end.known, np.where(start.known, "RUNNING", "PENDING"), names)
     is_open = np.isin(names, list(OPEN_STATES))
@@ -496,9 +496,9 @@ def _derived_start(
 ) -> Instants:
     if "queue_s" in numbers:
         waited = numbers["queue_s"]
-        return Instants(submit.us + np.round(waited.values * 1e6).astype(np.int64), submit.known & waited.known)
+        return Instants(submit.us + spans_us(waited.values), submit.known & waited.known)
     if end.known.any() and run_known.any():
-        return Instants(end.us - run_us.astype(np.int64), end.known & run_known)
+        return Instants(end.us - run_us, end.known & run_known)
     return (
         Instants(submit.us, submit.known & (run_known | end.known)) if options.start_is_submit else Instants.none(len(submit.us))
     )
@@ -541,7 +541,7 @@ def _faults(when: Mapping[str, Times], numbers: Mapping[str, Numbers], ran: _Ran
     faults["start_before_submit"] = ran.start.known & (ran.start.us < ran.submit.us)
     faults["end_before_start"] = both & (ran.end.us < ran.start.us)
     faults["end_before_submit"] = ran.end.known & (ran.end.us < ran.submit.us)
-    faults["time_out_of_range"] = np.logical_or.reduce([np.abs(i.us) >= LATEST_US for i in (ran.submit, ran.start, ran.end)])
+    faults["time_out_of_range"] = out_of_range(ran.submit, ran.start, ran.end)
     return faults
 
 

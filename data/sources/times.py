@@ -106,10 +106,11 @@ def microseconds(times: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _text(column: pa.Array, time_zone: str) -> Times:
-    """Parse clean columns in one cast, and others by kind."""
+    """Parse clean columns in one cast, and others by kind; the cast also reads what was cut off, as `2024-03-01 10` for 10:00."""
     column = pc.if_else(pc.is_in(column, value_set=_MISSING_SPELLINGS), pa.scalar(None, pa.string()), column)
     try:
-        parsed = localise(column.cast(_NAIVE_US), time_zone)
+        is_clean = pc.all(pc.match_substring_regex(column, _NAIVE), min_count=0).as_py()
+        parsed = localise(column.cast(_NAIVE_US), time_zone) if is_clean else _text_of_kinds(column, time_zone)
     except pa.ArrowInvalid:
         parsed = _text_of_kinds(column, time_zone)
     return _without_1970(parsed)
@@ -141,7 +142,8 @@ def _cast_or_null(text: pa.Array, kind: pa.DataType) -> pa.Array:
         return text.cast(kind)
     except pa.ArrowInvalid:
         parsed = pd.to_datetime(text.to_pandas(), format="ISO8601", errors="coerce", utc=kind.tz is not None)
-        return pa.array(parsed, from_pandas=True).cast(kind)
+        naive = pa.array(parsed.dt.tz_localize(None).to_numpy(), from_pandas=True).cast(_NAIVE_US)
+        return pc.assume_timezone(naive, "UTC") if kind.tz else naive
 
 
 def _without_1970(times: Times) -> Times:

@@ -34,7 +34,7 @@ from runcast.registry.slug import metric_key, model_name
 from runcast.registry.store import Store, open_store
 from runcast.scheduler.bundle import Manifest, moment_of, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
-from runcast.scheduler.export import check_parity, pack, state_of_night
+from runcast.scheduler.export import check_parity, pack, pseudonyms_used, state_of_night
 from runcast.scheduler.predictor import MODEL
 from runcast.training.job import folder_sha256, model_folder, train
 from runcast.training.kinds import BASELINES, FALLBACK, MODELS
@@ -307,6 +307,7 @@ def _register(
             registered=None,  # its number is not known yet
             cut=night.cut,
             created=night.cut,  # not now: the same night gives the same bytes
+            pseudonyms=pseudonyms_used(cluster, settings),
         )
         return models.register(store, night, run_id=run_id, bundle=bundle, description=description)
 
@@ -457,6 +458,7 @@ def _pack(
         registered=registered,
         cut=_cut(cluster, day),
         created=now,
+        pseudonyms=pseudonyms_used(cluster, settings),
     )
     columns = list(dict.fromkeys([*COLUMNS_READ, "job_key"]))
     jobs = Lake(settings.lake).read_jobs(cluster.name, before=cut_us(day, cluster.zone), columns=columns)

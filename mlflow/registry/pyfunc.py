@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, Schema
 
+from runcast.data.settings import read_settings
 from runcast.scheduler.jobs import SUBMISSION_FIELDS
 
 with warnings.catch_warnings():  # MLflow 3.17 warns of type hints of its own while it is imported
@@ -61,7 +62,9 @@ class Forecaster:
     def __init__(self, bundle: Path) -> None:
         from runcast.scheduler.predictor import Predictor
 
-        self._predictor = Predictor.load(bundle, may_be_expired=True)  # a version is kept for good; only what serves expires
+        key = read_settings().pseudonym_key
+        # a version is kept for good; only what serves expires
+        self._predictor = Predictor.load(bundle, may_be_expired=True, pseudonym_key=key)
 
     def predict(self, model_input: "pd.DataFrame", params: dict[str, Any] | None = None) -> "pd.DataFrame":
         import pandas as pd

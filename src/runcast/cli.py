@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 clusters_app = typer.Typer(no_args_is_help=True, help="The cluster files: list them, check them.")
 app.add_typer(clusters_app, name="clusters")
+rejects_app = typer.Typer(help="Records of the log that were refused: look at them, read them again after a fix.")
+app.add_typer(rejects_app, name="rejects")
 
 out = Console()
 err = Console(stderr=True)
@@ -48,10 +50,10 @@ def main() -> None:
         with told_where_refused("runcast"):
             app()
     except QualityStop as error:
-        err.print(f"[bold red]stopped:[/] {escape(str(error))}", soft_wrap=True)
+        err.print(f"[bold red]stopped:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
         sys.exit(2)
     except RuncastError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
         sys.exit(1)
 
 
@@ -109,6 +111,37 @@ def ingest(
     with _progress(f"{cluster}: reading the log", as_json):
         report = load(chosen, settings, first=_day(from_day), last=_day(to_day), now=dt.datetime.now(dt.UTC))
     _result(report.to_json(), as_json, show.ingest_lines(report.to_json()))
+
+
+@rejects_app.callback(invoke_without_command=True)
+def rejects(
+    context: typer.Context,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="The cluster: its file's name without .yaml.")] = None,
+    date: Annotated[str | None, typer.Option("--date", help="Only those that stand in the log beside jobs of this day.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many to show; 0: all.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show the records of the log that were refused: file, line, reason, raw text; counts by reason."""
+    if context.invoked_subcommand is not None:
+        return
+    from runcast.data.rejects import find_rejects
+
+    if cluster is None:
+        raise typer.BadParameter("name the cluster: --cluster NAME")
+    settings, chosen = _open(cluster)
+    found = find_rejects(chosen, settings, _day(date))
+    _result(found, as_json, show.rejects_table(found, limit))
+
+
+@rejects_app.command("replay")
+def rejects_replay(cluster: ClusterName, as_json: AsJson = False) -> None:
+    """Read the log again after a fix of it or of its cluster file; records that can be read now become jobs, each once."""
+    from runcast.data.rejects import replay_rejects
+
+    settings, chosen = _open(cluster)
+    with _progress(f"{cluster}: reading the log", as_json):
+        result = replay_rejects(chosen, settings)
+    _result(result, as_json, show.replay_lines(result))
 
 
 def _stage_command(name: str, doc: str) -> None:
@@ -333,12 +366,16 @@ def export(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> N
 @app.command()
 def predict(
     bundle: Annotated[Path, typer.Option("--bundle", help="Folder of the bundle, for example var/bundles/NAME/current.")],
+    pseudonym_key: Annotated[
+        Path | None,
+        typer.Option("--pseudonym-key", help="Key file of a cluster whose names are replaced; default: RUNCAST_PSEUDONYM_KEY."),
+    ] = None,
 ) -> None:
     """Read jobs as JSON lines, write forecasts as JSON lines; one that cannot be read gets an error line with its line number."""
     from runcast.scheduler.jobs import parse
     from runcast.scheduler.predictor import Predictor
 
-    predictor = Predictor.load(bundle)
+    predictor = Predictor.load(bundle, pseudonym_key=pseudonym_key or read_settings().pseudonym_key)
     bad = 0
     for number, line in enumerate(sys.stdin, 1):
         if not line.strip():

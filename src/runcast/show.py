@@ -17,6 +17,15 @@ from runcast.scheduler.bundle import read_manifest
 Record = Mapping[str, Any]
 
 
+def plain(text: str, keep: str = "") -> str:
+    """Return text that a terminal only shows: what it could act on (escapes, line ends, changes of direction) is written out.
+
+    >>> print(plain("a" + chr(27) + "[31m" + chr(0x202e)))
+    a\\x1b[31m\\u202e
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
 def percent(value: float | None) -> str:
     """Format a share; a dash where it is not known."""
     return "–" if value is None or value != value else f"{100 * value:.1f} %"
@@ -69,6 +78,35 @@ def ingest_lines(report: Record) -> str:
         if counts:
             lines.append(f"{title}: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
     return "\n".join(lines)
+
+
+def rejects_table(found: Record, limit: int) -> Group:
+    """The refused records, raw text made plain, the first `limit` of them (0: all); counts by reason below."""
+    raw = Column("raw", overflow="fold")
+    table = Table("where", "day", "reason", raw, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    shown = found["rejects"][: limit or None]
+    for row in shown:
+        reason = row["reason"] + (f" ({row['detail']})" if row["detail"] else "")
+        cells = (f"{row['file']}:{row['line']}", row["day"] or "–", reason, row["raw"])
+        table.add_row(*[Text(plain(cell)) for cell in cells])
+    lines = [f"{found['count']} refused" + (f" beside jobs of {found['day']}" if found["day"] else ""), reasons(found)]
+    if len(shown) < found["count"]:
+        lines.insert(0, f"… and {found['count'] - len(shown)} more: --limit 0, or --json")
+    if found["count"]:
+        lines.append("Mend the log or its cluster file, then: runcast rejects replay --cluster " + found["cluster"])
+    return Group(*([table] if shown else []), *[Text(line) for line in lines if line])
+
+
+def replay_lines(result: Record) -> str:
+    """What reading the log again changed."""
+    return (
+        f"{result['jobs'] - result['jobs_before']:+d} jobs in the lake (now {result['jobs']}), up to {result['through']}\n"
+        f"{result['refused']} records are refused, {result['refused_before']} were" + (f": {reasons(result)}" if result["refused"] else "")
+    )
+
+
+def reasons(found: Record) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in found["by_reason"].items())
 
 
 def read_report(settings: Settings, cluster_name: str, day: str) -> dict[str, Any]:

@@ -379,7 +379,8 @@ def test_rejects_are_kept_with_file_line_and_raw_text(lake: Lake) -> None:
     tolerant = CLUSTER.model_copy(update={"source": CLUSTER.source.model_copy(update={"reject_share_at_most": 0.5})})
     load(tolerant, lake, [batch(*LOG, rejects=2)])
     assert lake.read_rejects("venus").to_pylist()[1] == {
-        "cluster": "venus", "file": "f", "line": 2, "reason": "end_missing", "detail": "", "raw": "raw 2"
+        "cluster": "venus", "file": "f", "line": 2, "reason": "end_missing", "detail": "", "raw": "raw 2",
+        "day": "2024-03-06",
     }  # fmt: skip
     load(tolerant, lake, [batch(*LOG, rejects=3)], first=date(2024, 3, 7), last=date(2024, 3, 7))
     assert lake.read_rejects("venus").num_rows == 3  # each once

@@ -60,7 +60,7 @@ def test_byte_order_mark_and_bytes_that_are_not_utf8(items):
         ("", "empty"),
         ("[]", r"expected '\{', found '\['"),
         ("{}", "no array 'jobs'"),
-        ('{"meta": 1, "jobs": {}}', "no array 'jobs' in this JSON file; it has jobs, meta"),
+        ('{"meta": 1, "jobs": {}}', "no array 'jobs' in this JSON file; it has 'jobs, meta'"),
         ('{"jobs": [1, 2', "cut short"),
         ('{"jobs": [1,]}', "not valid JSON"),
         ('{"jobs": [1] "a": 2}', "expected ','"),

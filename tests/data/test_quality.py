@@ -107,7 +107,7 @@ BAD_DAYS = [
     ),
     pytest.param(changed(user=None), {"user_null_rise_stop"}, id="no users"),
     pytest.param(changed(user=""), {"user_null_rise_stop"}, id="empty strings are nulls"),
-    pytest.param(changed(queue="renamed"), {"known_queues"}, id="renamed partition"),
+    pytest.param(changed(queue="renamed"), {"known_queues", "queue_renamed"}, id="renamed partition"),
     pytest.param(changed(state="OTHER", label="censored"), {"new_state"}, id="a new state"),
     pytest.param(
         changed(label="censored", runtime_s=None), {"label_role", "runtime_s_null_rise_stop"}, id="label without a runtime"
@@ -129,7 +129,9 @@ BAD_DAYS = [
     ),
     pytest.param(lambda rows: rows + rows[:1], {"job_key_unique", "job_once"}, id="one job twice"),
     pytest.param(
-        lambda rows: rows + [row | {"job_key": f"{row['job_key']}+8h"} for row in rows], {"doubled_jobs"}, id="every job twice"
+        lambda rows: rows + [row | {"job_key": f"{row['job_key']}+8h"} for row in rows],
+        {"doubled_ids", "doubled_jobs"},
+        id="every job twice",
     ),
     pytest.param(lambda rows: [*rows[1:], day_rows(DAY - timedelta(days=3))[0]], {"job_once"}, id="a job of another day"),
 ]

@@ -350,7 +350,7 @@ def test_compressed_files_give_the_same_jobs(log):
 
 def test_jobs_of_several_clusters_need_a_choice(log):
     text = one(Cluster="a") + one(Cluster="b").split("\n", 1)[1]
-    with pytest.raises(SourceError, match="several clusters \\(a, b\\)"):
+    with pytest.raises(SourceError, match="several clusters \\('a, b'\\)"):
         log(text)
     read = log(text, cluster(slurm_cluster="b"))
     assert ([job["source"] for job in read.jobs], dict(read.skipped)) == (["sacct.log:3"], {"other_cluster": 1})

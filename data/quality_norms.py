@@ -1,0 +1,248 @@
+"""What the days before a night looked like, by many small measures: what a night's checks hold it against.
+
+A measure is one number of one day's ended jobs. Its norm is what it was on each of the days before, so that every log is its own
+yardstick: a log whose days differ by a factor of five is allowed to, one that never misses an id is not. The measures are chosen
+for what goes wrong with logs: rows that are missing (row counts, gaps in ids), rows told twice, columns that moved, a clock that
+runs in another zone, words that are new.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runcast.data.asof import cut_us, local_days, microseconds
+from runcast.data.cluster import Cluster
+from runcast.data.columns import COLUMNS
+from runcast.data.states import OTHER
+
+Floats = npt.NDArray[np.float64]
+
+WINDOW_DAYS = 28  # four of each weekday
+MIN_NORM_DAYS = 7  # fewer days before say little about the next
+MIN_SHARE_ROWS = 20  # a share of fewer jobs says little
+COUNTED_NULLS = (*(c.name for c in COLUMNS if c.nullable and c.known_at == "submit"), "runtime_s")
+WORDS = ("user", "group", "account", "queue", "qos")  # columns whose values come again
+AMOUNTS = ("gpu_count", "cpu_count", "node_count", "mem_mib", "time_limit_s")
+LEAST_FALL = 1.75  # so that half the rows of a steady log are too few
+COMPARED_ROWS = 50  # fewer jobs may well be all of another kind
+_READ = ("job_id", "submit_time", "start_time", "end_time", "state", *WORDS, *AMOUNTS)
+
+
+@dataclass(frozen=True)
+class Day:
+    """The measures of one day's ended jobs; NaN where there are too few to tell."""
+
+    rows: int
+    is_weekend: bool
+    consecutive_id_share: float = np.nan  # of distinct numeric ids, those whose predecessor is there
+    repeated_id_share: float = np.nan
+    twin_share: float = np.nan  # jobs that say the same as another under another id
+    other_share: float = np.nan
+    silent_h: float = np.nan  # longest time of the day, from midnight to midnight, in which no job ended
+    silent_end_h: float = np.nan  # from the last end to midnight
+    hours: Floats = field(
+        default_factory=lambda: np.zeros(24)
+    )  # users (or jobs without one) that submitted in each hour of the day
+    amounts: Mapping[str, Floats] = field(default_factory=dict)  # sorted known values by column
+    words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # counts by column
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The days before, in order (with or without jobs), and shares of nulls over all their jobs."""
+
+    days: tuple[Day, ...]
+    null_share: Mapping[str, float]
+    refused: tuple[int, ...] = ()  # records that were refused beside the jobs of each day
+
+    @property
+    def rows(self) -> int:
+        return sum(day.rows for day in self.days)
+
+    @property
+    def is_usable(self) -> bool:
+        return len(self.days) >= MIN_NORM_DAYS and self.rows >= MIN_SHARE_ROWS
+
+    def values(self, measure: str) -> Floats:
+        """The measure on each of the days that have it."""
+        values = np.array([getattr(day, measure) for day in self.days], np.float64)
+        return values[~np.isnan(values)]
+
+    def most(self, measure: str) -> float:
+        return float(self.values(measure).max(initial=0.0))
+
+    def counts(self, column: str) -> dict[str, int]:
+        """How often each word of a column came on all the days."""
+        found: dict[str, int] = {}
+        for day in self.days:
+            for word, count in day.words.get(column, {}).items():
+                found[word] = found.get(word, 0) + count
+        return found
+
+    def usual_rows(self, is_weekend: bool) -> tuple[float, float]:
+        """Median of the rows of such a day (working day or weekend), and by what factor a day may fall below it.
+
+        A little more than half is always allowed; else four times the days' spread, and one and a half times their deepest fall.
+        """
+        medians = {}
+        for kind in (False, True):
+            alike = [day.rows for day in self.days if day.is_weekend == kind]
+            medians[kind] = float(np.median(alike if len(alike) >= 4 else [day.rows for day in self.days]))
+        falls = np.array([np.log((medians[day.is_weekend] + 1) / (day.rows + 1)) for day in self.days])
+        spread = 1.4826 * float(np.median(np.abs(falls)))
+        return medians[is_weekend], float(np.exp(max(np.log(LEAST_FALL), 4 * spread, 1.5 * falls.max())))
+
+
+def measure(jobs: pa.Table, cluster: Cluster, day: date) -> Day:
+    """Measure the jobs that ended on `day`."""
+    is_weekend = cluster.clock != "relative" and day.weekday() >= 5
+    if jobs.num_rows < MIN_SHARE_ROWS:
+        return Day(jobs.num_rows, is_weekend, words={name: _counts(jobs[name]) for name in WORDS})
+    silences = _silences_h(jobs, cluster, day)
+    return Day(
+        rows=jobs.num_rows,
+        is_weekend=is_weekend,
+        consecutive_id_share=_consecutive_share(jobs["job_id"]),
+        repeated_id_share=1 - pc.count_distinct(jobs["job_id"]).as_py() / jobs.num_rows,
+        twin_share=_twin_share(jobs),
+        other_share=share(pc.equal(jobs["state"], OTHER)),
+        silent_h=float(silences.max()),
+        silent_end_h=float(silences[-1]),
+        hours=_hours(jobs, cluster),
+        amounts={name: np.sort(jobs[name].drop_null().to_numpy()) for name in AMOUNTS},
+        words={name: _counts(jobs[name]) for name in WORDS},
+    )
+
+
+def norms_of(jobs: pa.Table, cluster: Cluster, days: Sequence[date], refused: Mapping[str, int]) -> Norms:
+    """Measure each of `days`, whose ended jobs these are, all of them together; `refused` counts rejects by day."""
+    null_share = {name: share(is_null(jobs[name])) for name in COUNTED_NULLS}
+    numbers = local_days(microseconds(jobs["end_time"]), cluster.zone)
+    order = np.argsort(numbers, kind="stable")
+    some, numbers = jobs.select(_READ).take(pa.array(order)), numbers[order]
+    found = []
+    for day in days:
+        number = (day - date(1970, 1, 1)).days
+        first, last = np.searchsorted(numbers, [number, number + 1])
+        found.append(measure(some.slice(first, last - first), cluster, day))
+    return Norms(tuple(found), null_share, tuple(refused.get(day.isoformat(), 0) for day in days))
+
+
+def foreign_columns(day: Day, norms: Norms) -> list[str]:
+    """Names of the columns that hold something else than on any of the days before: other words, or amounts of another size."""
+    if day.rows < COMPARED_ROWS:
+        return []
+    found = [name for name in WORDS if len(norms.counts(name)) >= 2 and new_share(day, norms, name) > 0.8]
+    for name in AMOUNTS:
+        theirs = [other.amounts[name] for other in norms.days if len(other.amounts.get(name, ())) >= MIN_SHARE_ROWS]
+        ours = day.amounts.get(name, np.empty(0))
+        if len(theirs) < MIN_NORM_DAYS or len(ours) < MIN_SHARE_ROWS:
+            continue
+        whole = np.sort(np.concatenate(theirs))
+        points = np.unique(np.concatenate([whole, ours]))
+        if _distance(ours, whole, points) > max(0.6, 1.5 * max(_distance(other, whole, points) for other in theirs)):
+            found.append(name)
+    return found
+
+
+def zone_evidence(day: Day, norms: Norms) -> tuple[int, float, float]:
+    """Hours by which the day's submissions fit the days before best, how much better than unmoved, and how much that was before.
+
+    The measure is the logarithm of a likelihood ratio: 0 where the day fits best as it is.
+    """
+    if not norms.days:
+        return 0, 0.0, 0.0
+    alike = [other.hours for other in norms.days if other.is_weekend == day.is_weekend]
+    alike = alike if len(alike) >= 4 else [other.hours for other in norms.days]
+    profile = np.sum(alike, axis=0) + 1.0
+    lag, gain = _best_lag(day.hours, profile)
+    return lag, gain, max((_best_lag(hours, profile)[1] for hours in alike), default=0.0)
+
+
+def new_share(day: Day, norms: Norms, column: str) -> float:
+    """Share of the day's jobs whose word was not there on the days before; 0 where no word was."""
+    known, ours = norms.counts(column), day.words.get(column, {})
+    if not known or not day.rows:
+        return 0.0
+    return sum(count for word, count in ours.items() if word not in known) / day.rows
+
+
+def lost_share(day: Day, norms: Norms, column: str) -> float:
+    """Share that the words had which came on nine of ten days before, and do not come today."""
+    known, whole = norms.counts(column), max(norms.rows, 1)
+    with_jobs = [other for other in norms.days if other.rows]
+    steady = [w for w in known if sum(w in other.words.get(column, {}) for other in with_jobs) >= 0.9 * len(with_jobs)]
+    return sum(known[word] for word in steady if word not in day.words.get(column, {})) / whole
+
+
+def is_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Null, or text that stands for nothing: an empty string is a null that a source forgot to make one."""
+    if pa.types.is_string(column.type):
+        return pc.or_(pc.is_null(column), pc.fill_null(pc.is_in(column, pa.array(["", "None"])), False))
+    return pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
+
+
+def share(mask: pa.ChunkedArray) -> float:
+    return pc.mean(mask.cast(pa.float64())).as_py() or 0.0
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    known = column.filter(pc.invert(is_null(column)))
+    return {entry["values"]: entry["counts"] for entry in known.value_counts().to_pylist()}
+
+
+def _consecutive_share(ids: pa.ChunkedArray) -> float:
+    """Of the distinct numbers that ids begin with (`17`, `17_3`), the share whose predecessor is one too; NaN where few are numbers."""
+    digits = pc.struct_field(pc.extract_regex(ids, r"^(?P<number>\d{1,15})(?:[_+.\[].*)?$"), "number").drop_null()
+    if len(digits) < 0.9 * len(ids):
+        return np.nan
+    numbers = np.unique(digits.cast(pa.int64()).to_numpy())
+    return float(np.mean(np.diff(numbers) == 1)) if len(numbers) >= COMPARED_ROWS else np.nan
+
+
+def _twin_share(jobs: pa.Table) -> float:
+    """Jobs that another equals in user, queue, size and every moment, under another id; array tasks that ran a second each are some."""
+    same = ["user", "queue", "submit_time", "start_time", "end_time", "cpu_count", "gpu_count"]
+    distinct = jobs.select(same).group_by(same, use_threads=False).aggregate([]).num_rows
+    return 1 - int(distinct) / int(jobs.num_rows)
+
+
+def _silences_h(jobs: pa.Table, cluster: Cluster, day: date) -> Floats:
+    """Hours from midnight over each end to the next and on to midnight."""
+    borders = [cut_us(day - timedelta(days=1), cluster.zone), cut_us(day, cluster.zone)]
+    return np.diff(np.sort(np.concatenate([borders, microseconds(jobs["end_time"])]))) / 3.6e9
+
+
+def _hours(jobs: pa.Table, cluster: Cluster) -> Floats:
+    """Distinct users by local hour of submission, so that one user's thousand jobs weigh as one; jobs without a user weigh as one too."""
+    if cluster.clock == "relative":
+        return np.zeros(24)
+    local = pc.local_timestamp(jobs["submit_time"].cast(pa.timestamp("us", tz=cluster.time_zone)))
+    hours = pd.DataFrame(
+        {
+            "hour": pc.hour(local).to_numpy(),
+            "day": pc.floor_temporal(local, unit="day").to_numpy(),
+            "user": jobs["user"].to_pylist(),
+        }
+    )
+    return np.bincount(hours.drop_duplicates()["hour"], minlength=24).astype(np.float64)
+
+
+def _best_lag(hours: Floats, profile: Floats) -> tuple[int, float]:
+    """Lag in hours (-11 to 12) that moves `profile` best onto `hours`, and the gain in log likelihood over no lag."""
+    logs = np.log(profile / profile.sum())
+    fits = np.array([float(hours @ np.roll(logs, lag)) for lag in range(24)])
+    best = int(fits.argmax())
+    return best - 24 if best > 12 else best, float(fits[best] - fits[0])
+
+
+def _distance(some: Floats, others: Floats, points: Floats) -> float:
+    """Largest difference of the two distributions at `points` (Kolmogorov and Smirnov); both sorted."""
+    ours, theirs = (np.searchsorted(values, points, side="right") / len(values) for values in (some, others))
+    return float(np.abs(ours - theirs).max())

@@ -1,0 +1,170 @@
+"""Refused records: where they stand, and what reading the log again makes of them."""
+
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from runcast.cli import app, main
+from runcast.data.cluster import Cluster, read_cluster
+from runcast.data.errors import HistoryMismatch, LakeError
+from runcast.data.job import ingest
+from runcast.data.lake import Lake
+from runcast.data.rejects import find_rejects, replay_rejects
+from runcast.data.settings import Settings, read_settings
+from runcast.show import plain
+
+HEADER = "JobID|User|Submit|Start|End|Elapsed|State|JobName\n"
+GOOD = "{id}|u1|2026-03-0{day}T10:00:00|2026-03-0{day}T10:01:00|2026-03-0{day}T11:00:00|00:59:00|COMPLETED|fine\n"
+BAD_TIME = "90|u2|yesterday|2026-03-02T10:01:00|2026-03-02T11:00:00|00:59:00|COMPLETED|\x1b[31mred\x1b[0m\u202e\n"
+NO_END = "91|u2|2026-03-03T10:00:00|2026-03-03T10:01:00|Unknown|00:59:00|COMPLETED|lost\n"
+LOG = [
+    HEADER,
+    GOOD.format(id=1, day=2),
+    BAD_TIME,
+    GOOD.format(id=2, day=3),
+    GOOD.format(id=3, day=3),
+    NO_END,
+    GOOD.format(id=4, day=4),
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(tmp_path))
+    return read_settings()
+
+
+def cluster(folder: Path, lines: list[str], more: str = "") -> Cluster:
+    (folder / "log.txt").write_text("".join(lines))
+    file = folder / "hpc.yaml"
+    file.write_text(
+        f"source:\n  format: slurm_sacct\n  paths: ['{folder}/log.txt']\n  reject_share_at_most: 0.5\n{more}time_zone: UTC\n"
+    )
+    return read_cluster(file)
+
+
+def job_ids(settings: Settings) -> list[str]:
+    return sorted(Lake(settings.lake).read_jobs("hpc")["job_id"].to_pylist())
+
+
+def test_rejects_stand_beside_the_job_before_them(tmp_path: Path, settings: Settings) -> None:
+    chosen = cluster(tmp_path, [LOG[0], LOG[5], *LOG[1:]])
+    ingest(chosen, settings)
+    found = find_rejects(chosen, settings)
+    assert [(r["line"], r["day"], r["reason"]) for r in found["rejects"]] == [
+        (2, "2026-03-02", "end_missing"),  # before any job: beside the one after it
+        (4, "2026-03-02", "submit_unreadable"),
+        (7, "2026-03-03", "end_missing"),
+    ]
+    assert (found["count"], found["by_reason"]) == (3, {"end_missing": 2, "submit_unreadable": 1})
+
+
+@pytest.mark.parametrize(("day", "lines"), [("2026-03-02", [3]), ("2026-03-03", [6]), ("2026-03-04", [])])
+def test_a_day_shows_those_that_stand_there(tmp_path: Path, settings: Settings, day: str, lines: list[int]) -> None:
+    ingest(cluster(tmp_path, LOG), settings)
+    done = CliRunner().invoke(app, ["rejects", "--cluster", "hpc", "--date", day, "--json"], catch_exceptions=False)
+    found = json.loads(done.stdout)
+    assert ([r["line"] for r in found["rejects"]], found["count"], found["day"]) == (lines, len(lines), day)
+
+
+def test_terminal_is_shown_what_it_cannot_act_on(tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    ingest(cluster(tmp_path, LOG), settings)
+    sys.argv[:] = ["runcast", "rejects", "--cluster", "hpc", "--limit", "1"]
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    shown = capsys.readouterr().out
+    assert "log.txt:3" in shown
+    assert "\\x1b[31mred\\x1b[0m\\u202e" in "".join(shown.split())
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert "… and 1 more" in shown
+    assert "end_missing 1, submit_unreadable 1" in shown or "submit_unreadable 1, end_missing 1" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("a\r\nb\x9b2J", "a\\r\\nb\\x9b2J"),
+        ("\u2028\u200f\ufeff", "\\u2028\\u200f\\ufeff"),
+        ("müller [bold]", "müller [bold]"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_plain_text_only_shows(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_an_error_that_quotes_the_log_cannot_act(tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster(tmp_path, ["\x1b[2J|no header\x07\n"])
+    sys.argv[:] = ["runcast", "ingest", "--cluster", "hpc", "--all"]
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert "no header of sacct but '\\x1b[2J|no header\\x07'" in said
+    assert all(c.isprintable() or c == "\n" for c in said)
+
+
+def test_mended_records_become_jobs_once_and_the_rest_stay(tmp_path: Path, settings: Settings) -> None:
+    ingest(cluster(tmp_path, LOG), settings)
+    assert job_ids(settings) == ["1", "2", "3", "4"]
+    mended = [line.replace("yesterday", "2026-03-02T09:00:00") for line in LOG]
+    chosen = cluster(tmp_path, mended)
+    result = replay_rejects(chosen, settings)
+    assert (result["jobs_before"], result["jobs"]) == (4, 5)
+    assert (result["refused_before"], result["refused"], result["by_reason"]) == (2, 1, {"end_missing": 1})
+    assert job_ids(settings) == ["1", "2", "3", "4", "90"]
+    fingerprint = Lake(settings.lake).fingerprint("hpc")
+    again = replay_rejects(chosen, settings)
+    assert (again["jobs"], again["refused"], again["days_written"]) == (5, 1, 0)
+    assert Lake(settings.lake).fingerprint("hpc") == fingerprint
+
+
+def test_a_fix_of_the_cluster_file_is_a_fix(tmp_path: Path, settings: Settings) -> None:
+    """The file said that every time has its offset; one has none, and is local."""
+    (tmp_path / "log.csv").write_text(
+        "i,s,b,e\n1,2026-03-02T10:00:00Z,2026-03-02T10:01:00Z,2026-03-02T11:00:00Z\n" + "2,2026-03-02 10:00:00,,\n"
+    )
+    text = (
+        f"source:\n  format: table\n  paths: ['{tmp_path}/log.csv']\n  reject_share_at_most: 0.5\n  options:\n    time: aware\n"
+        "    columns: {job_id: i, submit_time: s, start_time: b, end_time: e}\ntime_zone: UTC\n"
+    )
+    (tmp_path / "hpc.yaml").write_text(text)
+    ingest(read_cluster(tmp_path / "hpc.yaml"), settings)
+    assert job_ids(settings) == ["1"]
+    (tmp_path / "hpc.yaml").write_text(text.replace("aware", "naive"))
+    result = replay_rejects(read_cluster(tmp_path / "hpc.yaml"), settings)
+    assert (result["refused_before"], result["refused"], job_ids(settings)) == (1, 0, ["1", "2"])
+
+
+def test_another_zone_is_no_fix_but_another_history(tmp_path: Path, settings: Settings) -> None:
+    """A job's key holds its submission: every job would stand in the lake a second time."""
+    chosen = cluster(tmp_path, LOG)
+    ingest(chosen, settings)
+    with pytest.raises(HistoryMismatch, match=r"time_zone is Europe/Berlin, the jobs of hpc in .* were read as UTC"):
+        replay_rejects(chosen.model_copy(update={"time_zone": "Europe/Berlin"}), settings)
+    assert job_ids(settings) == ["1", "2", "3", "4"]
+
+
+def test_replay_reads_no_further_than_the_lake(tmp_path: Path, settings: Settings) -> None:
+    chosen = cluster(tmp_path, LOG)
+    ingest(chosen, settings, last=date(2026, 3, 3))
+    result = replay_rejects(chosen, settings)
+    assert (result["through"], job_ids(settings)) == ("2026-03-03", ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("words", [["rejects", "--cluster", "hpc"], ["rejects", "replay", "--cluster", "hpc"]])
+def test_a_cluster_that_was_never_loaded_says_so(tmp_path: Path, settings: Settings, words: list[str]) -> None:
+    cluster(tmp_path, LOG)
+    with pytest.raises(LakeError, match="hpc was never loaded"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+
+
+def test_the_cluster_must_be_named(settings: Settings) -> None:
+    done = CliRunner().invoke(app, ["rejects"])
+    assert done.exit_code == 2
+    assert "name the cluster" in done.output

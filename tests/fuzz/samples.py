@@ -1,0 +1,468 @@
+"""Made-up records of every format, as near to real ones as a small generator comes: what the mutator starts from.
+
+A layout is one way a format is met (a header or none, another delimiter, JSON lines, typed times ...). A line layout makes lines,
+a document layout makes records of one JSON document.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+START = datetime(2024, 2, 20, tzinfo=UTC)  # a leap day and both changes of the clock are within reach
+STATES = (
+    "COMPLETED",
+    "COMPLETED",
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED by 1003",
+    "TIMEOUT",
+    "RUNNING",
+    "PENDING",
+    "NODE_FAIL",
+    "REQUEUED",
+)
+NAMES = ("train_017_lr0.001.sh", "bash", "wrap", "a b c", "müller-fit", "x" * 60, "run.py --n=3", "=1+1", "<b>bold</b>", "7")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One made-up job; times are whole seconds since 1970."""
+
+    number: int
+    user: str
+    name: str
+    state: str
+    submit_s: int
+    start_s: int
+    end_s: int
+    gpus: int
+    cpus: int
+    nodes: int
+    limit_s: int
+
+
+def make_job(draw: Random, number: int) -> Job:
+    """Return a job; some ids come twice, as requeued jobs' do."""
+    submit = int(START.timestamp()) + number * 37 + draw.randrange(30)
+    start = submit + draw.choice((0, 1, 60, 7200))
+    return Job(
+        number=max(1, number - draw.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))),
+        user=f"u{draw.randrange(40)}",
+        name=draw.choice(NAMES),
+        state=draw.choice(STATES),
+        submit_s=submit,
+        start_s=start,
+        end_s=start + draw.choice((0, 1, 59, 3600, 90_061, 400_000)),
+        gpus=draw.choice((0, 0, 1, 2, 8)),
+        cpus=draw.choice((1, 2, 8, 64)),
+        nodes=draw.choice((1, 1, 1, 2, 16)),
+        limit_s=draw.choice((60, 3600, 86_400, 604_800)),
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a format is written: `row` makes one line or one record of a job; `count` tells the records of a file by itself.
+
+    `count` takes the file's lines after its header and the notes of the reading, and returns how many records there are; None
+    where quotes make that a matter of the reading.
+    """
+
+    name: str
+    format: str
+    row: Callable[[Job], str] | Callable[[Job], dict[str, Any]]
+    count: Callable[[list[bytes], Mapping[str, int]], int | None] = lambda lines, notes: sum(map(bool, lines))
+    head: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    clock: str = "calendar"
+    zone: str = "Europe/Berlin"
+    file: str = "log.csv"
+    beside: Mapping[str, str] = field(default_factory=dict)  # other files of the folder
+    document: Callable[[list[str]], str] | None = None  # of a document layout: its text, from the records'
+
+
+def text(seconds: int, form: str = "%Y-%m-%dT%H:%M:%S") -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(form)
+
+
+def clock_text(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    return (f"{days}-" if days else "") + str(timedelta(seconds=rest)).zfill(8)
+
+
+def is_open(job: Job) -> bool:
+    return job.state in ("RUNNING", "PENDING")
+
+
+def _sacct_values(job: Job) -> dict[str, str]:
+    tres = f"cpu={job.cpus},mem={job.cpus * 4}G,node={job.nodes},billing={job.cpus}" + (
+        f",gres/gpu={job.gpus}" if job.gpus else ""
+    )
+    start = "Unknown" if job.state == "PENDING" else text(job.start_s)
+    return {
+        "JobID": f"{job.number}" if job.number % 11 else f"{job.number}_{job.number % 5}",
+        "User": job.user,
+        "Account": "lab",
+        "Partition": "gpu" if job.gpus else "cpu",
+        "Submit": text(job.submit_s),
+        "Start": start,
+        "End": "Unknown" if is_open(job) else text(job.end_s),
+        "Elapsed": clock_text(job.end_s - job.start_s),
+        "State": job.state,
+        "Timelimit": clock_text(job.limit_s),
+        "ReqMem": f"{job.cpus * 4}Gn",
+        "ReqTRES": tres,
+        "AllocTRES": tres if job.state != "PENDING" else "",
+        "NNodes": str(job.nodes),
+        "NodeList": "None assigned" if job.state == "PENDING" else f"cn[001-{job.nodes:03d}]",
+        "WorkDir": f"/home/{job.user}/exp{job.number % 7}",
+        "JobName": job.name,
+    }
+
+
+_SACCT = tuple(_sacct_values(make_job(Random(0), 1)))
+
+
+def _sacct(job: Job, delimiter: str = "|", end: str = "", names: tuple[str, ...] = _SACCT) -> str:
+    values = _sacct_values(job)
+    return delimiter.join(values[name] for name in names) + end
+
+
+def _stripped(lines: list[bytes]) -> int:
+    return sum(bool(line.strip()) for line in lines)
+
+
+def _with_continuations(lines: list[bytes], notes: Mapping[str, int]) -> int:
+    return _stripped(lines) - notes.get("continuation_lines", 0)
+
+
+def _with_marks(lines: list[bytes], _notes: Mapping[str, int]) -> int:
+    return sum(bool(piece.strip()) for piece in b"\n".join(lines).split(b"~#~"))
+
+
+def _unquoted(lines: list[bytes], _notes: Mapping[str, int]) -> int | None:
+    return None if any(b'"' in line for line in lines) else sum(map(bool, lines))
+
+
+def _swf_count(lines: list[bytes], _notes: Mapping[str, int]) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith(b";") for line in lines)
+
+
+def _json_line(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _swf(job: Job) -> str:
+    status = {"COMPLETED": 1, "FAILED": 0, "PENDING": 5}.get(job.state, 5)
+    at = job.submit_s - int(START.timestamp())
+    run = job.end_s - job.start_s
+    return f"{job.number} {at} {job.start_s - job.submit_s} {run} {job.cpus} -1 -1 {job.cpus} {job.limit_s} -1 {status} 3 1 7 1 -1 -1 -1"
+
+
+def _helios(job: Job) -> str:
+    moments = [text(s, "%Y-%m-%d %H:%M:%S") for s in (job.submit_s, job.start_s, job.end_s)]
+    state = job.state.split()[0]
+    return ",".join(
+        map(
+            str,
+            (
+                job.number,
+                job.user,
+                "vc1",
+                job.gpus,
+                job.cpus,
+                job.nodes,
+                state,
+                *moments,
+                job.end_s - job.start_s,
+                job.start_s - job.submit_s,
+            ),
+        )
+    )
+
+
+def _lsf(job: Job) -> str:
+    moments = [text(s, "%Y-%m-%d %H:%M:%S") for s in (job.submit_s, job.start_s, job.end_s)]
+    state = "DONE" if job.state == "COMPLETED" else "RUN" if is_open(job) else "EXIT"
+    own = (job.number, job.user, job.name.replace(",", ";"), "/w", job.cpus, job.gpus, "h1")
+    return ",".join(map(str, (*own, *moments, 1, state, "", 1, job.end_s - job.start_s, job.start_s - job.submit_s)))
+
+
+def _pod(job: Job) -> str:
+    zero = int(START.timestamp())
+    phase = {"COMPLETED": "Succeeded", "FAILED": "Failed", "PENDING": "Pending"}.get(job.state, "Running")
+    scheduled = "" if phase == "Pending" else job.start_s - zero
+    return ",".join(
+        map(
+            str,
+            (
+                f"pod-{job.number}",
+                job.cpus * 1000,
+                1024,
+                job.gpus,
+                500 if job.gpus else 0,
+                "",
+                "LS",
+                phase,
+                job.submit_s - zero,
+                job.end_s - zero,
+                scheduled,
+            ),
+        )
+    )
+
+
+def _pai(job: Job) -> str:
+    zero = int(START.timestamp())
+    status = {"COMPLETED": "Terminated", "RUNNING": "Running", "PENDING": "Waiting"}.get(job.state, "Failed")
+    return f"j{job.number % 50},worker,{job.nodes}.0,{status},{job.start_s - zero}.0,{job.end_s - zero}.0,600.0,29.3,{job.gpus * 50}.0,T4"
+
+
+def _acme(job: Job) -> dict[str, Any]:
+    moments = {
+        name: text(s, "%Y-%m-%d %H:%M:%S+08:00")
+        for name, s in (("submit_time", job.submit_s), ("start_time", job.start_s), ("end_time", job.end_s))
+    }
+    return {
+        "job_id": f"d{job.number}",
+        "user": job.user,
+        "node_num": job.nodes,
+        "gpu_num": job.gpus,
+        "cpu_num": job.cpus,
+        "type": "Pretrain",
+        "state": job.state.split()[0],
+        **moments,
+        "duration": job.end_s - job.start_s,
+        "queue": 1,
+        "gpu_time": 3,
+    }
+
+
+def _acme_json(job: Job) -> str:
+    values = _acme(job)
+    renamed = {
+        "user": "user_hash",
+        "gpu_num": "gpu_count",
+        "cpu_num": "cpu_count",
+        "node_num": "node_count",
+        "type": "workload_type",
+        "state": "termination_state",
+        "duration": "duration_s",
+    }
+    return _json_line({renamed.get(name, name): value for name, value in values.items()})
+
+
+_ACME = tuple(_acme(make_job(Random(0), 1)))
+
+
+def _table(job: Job) -> dict[str, Any]:
+    return {
+        "id": f"{job.number}_{job.number % 3}",
+        "who": job.user,
+        "when": job.submit_s,
+        "wait": job.start_s - job.submit_s,
+        "ran": job.end_s - job.start_s,
+        "limit": job.limit_s // 60,
+        "how": job.state,
+        "mem": f"{job.cpus}G",
+        "gpus": job.gpus,
+    }
+
+
+_TABLE = tuple(_table(make_job(Random(0), 1)))
+_COLUMNS = {
+    "job_id": "id",
+    "user": "who",
+    "submit_time": "when",
+    "queue_s": "wait",
+    "runtime_s": "ran",
+    "time_limit_s": {"column": "limit", "unit": "minutes"},
+    "state": "how",
+    "gpu_count": "gpus",
+    "mem_mib": {"column": "mem", "pattern": r"(?P<value>\d+)G", "unit": "gib"},
+}
+
+
+def _naive(job: Job) -> str:
+    return ";".join((text(job.submit_s), text(job.start_s), text(job.end_s), job.user, job.name.replace(";", ","), str(job.cpus)))
+
+
+def _philly(job: Job) -> dict[str, Any]:
+    form = "%Y-%m-%d %H:%M:%S"
+    attempt = {
+        "start_time": text(job.start_s, form),
+        "end_time": None if is_open(job) else text(job.end_s, form),
+        "detail": [{"ip": "m1", "gpus": ["gpu0"] * job.gpus}],
+    }
+    return {
+        "status": {"COMPLETED": "Pass", "FAILED": "Failed"}.get(job.state, "Killed"),
+        "vc": "vc7",
+        "jobid": f"application_{job.number}",
+        "attempts": [attempt] if job.state != "PENDING" else [],
+        "submitted_time": text(job.submit_s, form),
+        "user": job.user,
+    }
+
+
+def _slurm_json(job: Job) -> dict[str, Any]:
+    def number(value: int | None) -> dict[str, Any]:
+        return {"set": value is not None, "infinite": False, "number": value or 0}
+
+    tres = [{"type": "cpu", "name": "", "count": job.cpus}, {"type": "gres", "name": "gpu", "count": job.gpus}]
+    ends = 0 if is_open(job) else job.end_s
+    return {
+        "job_id": job.number,
+        "name": job.name,
+        "user": job.user,
+        "account": "lab",
+        "partition": "gpu",
+        "group": "g",
+        "qos": "normal",
+        "cluster": "hpc",
+        "state": {"current": [job.state.split()[0]]},
+        "working_directory": f"/home/{job.user}",
+        "nodes": "cn[1-2]",
+        "allocation_nodes": job.nodes,
+        "array": {"job_id": 0, "task_id": number(None), "task": ""},
+        "het": {"job_id": 0, "job_offset": number(None)},
+        "restart_cnt": 0,
+        "time": {
+            "submission": job.submit_s,
+            "start": job.start_s,
+            "end": ends,
+            "elapsed": job.end_s - job.start_s,
+            "limit": number(job.limit_s // 60),
+        },
+        "required": {"CPUs": job.cpus, "memory_per_cpu": number(None), "memory_per_node": number(4000)},
+        "tres": {"requested": tres, "allocated": tres},
+        "steps": [{"time": {"end": number(0)}}],
+    }
+
+
+_SWF_HEAD = f"; Version: 2.2\n; UnixStartTime: {int(START.timestamp())}\n; MaxProcs: 512\n; Queue: 1 batch\n"
+_PAI_BESIDE = {
+    "pai_task_table.header": "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
+    "pai_job_table.header": "job_name,inst_id,user,status,start_time,end_time",
+    "pai_job_table.csv": "".join(f"j{n},i{n},u{n % 9},Terminated,{n + 1}.0,9999.0\n" for n in range(50)),
+    "pai_group_tag_table.header": "inst_id,user,gpu_type_spec,group,workload",
+    "pai_group_tag_table.csv": "".join(f"i{n},u{n % 9},T4,g{n % 5},bert\n" for n in range(40)),
+}
+
+LAYOUTS: tuple[Layout, ...] = (
+    Layout("sacct", "slurm_sacct", _sacct, _with_continuations, "|".join(_SACCT) + "\n", file="log.txt"),
+    Layout(
+        "sacct_parsable",
+        "slurm_sacct",
+        lambda j: _sacct(j, end="|"),
+        _with_continuations,
+        "|".join(_SACCT) + "|\n",
+        file="log.txt",
+    ),
+    Layout(
+        "sacct_name_inside",
+        "slurm_sacct",
+        lambda j: _sacct(j, names=_SACCT[::-1]),
+        lambda lines, notes: _stripped(lines),
+        "|".join(_SACCT[::-1]) + "\n",
+        file="log.txt",
+    ),
+    Layout(
+        "sacct_headless",
+        "slurm_sacct",
+        lambda j: _sacct(j, "\x02"),
+        _with_continuations,
+        options={"columns": _SACCT, "delimiter": "\x02"},
+        file="log.txt",
+    ),
+    Layout(
+        "sacct_marked",
+        "slurm_sacct",
+        lambda j: _sacct(j, "^^|", "^^|~#~", _SACCT),
+        _with_marks,
+        "^^|".join(_SACCT) + "^^|~#~\n",
+        {"delimiter": "^^|", "record_end": "~#~"},
+        file="log.txt",
+    ),
+    Layout(
+        "slurm_json",
+        "slurm_json",
+        _slurm_json,
+        options={"slurm_cluster": "hpc"},
+        file="log.json",
+        document=lambda records: '{"meta": {}, "jobs": [' + ",\n".join(records) + '], "errors": []}',
+    ),
+    Layout("swf", "swf", _swf, _swf_count, _SWF_HEAD, file="log.swf"),
+    Layout(
+        "helios",
+        "helios",
+        _helios,
+        _unquoted,
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n",
+        zone="Asia/Shanghai",
+    ),
+    Layout("pai", "pai", _pai, _unquoted, clock="week", zone="Asia/Shanghai", file="pai_task_table.csv", beside=_PAI_BESIDE),
+    Layout(
+        "philly",
+        "philly",
+        _philly,
+        file="log.json",
+        zone="America/Los_Angeles",
+        document=lambda records: "[" + ",\n".join(records) + "]",
+    ),
+    Layout("acme", "acme", lambda j: ",".join(map(str, _acme(j).values())), _unquoted, ",".join(_ACME) + "\n"),
+    Layout("acme_lines", "acme", _acme_json, lambda lines, notes: _stripped(lines), file="log.jsonl"),
+    Layout(
+        "lsf",
+        "lsf",
+        _lsf,
+        _unquoted,
+        "job_id,user,job_name,cwd,tasks,gpus,host,submit_time,start_time,end_time,cpu_s,state,term,ndisp,duration_s,wait_s\n",
+    ),
+    Layout(
+        "k8s_pods",
+        "k8s_pods",
+        _pod,
+        _unquoted,
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n",
+        clock="relative",
+    ),
+    Layout(
+        "table",
+        "table",
+        lambda j: ",".join(map(str, _table(j).values())),
+        _unquoted,
+        ",".join(_TABLE) + "\n",
+        {
+            "columns": _COLUMNS,
+            "time": "epoch_s",
+            "array_pattern": r"^(?P<array>\d+)_(?P<task>\d+)$",
+            "repeated_ids": "array_tasks",
+        },
+    ),
+    Layout(
+        "table_lines",
+        "table",
+        lambda j: _json_line(_table(j)),
+        lambda lines, notes: _stripped(lines),
+        options={"columns": _COLUMNS, "time": "epoch_s"},
+        file="log.jsonl",
+    ),
+    Layout(
+        "table_headless",
+        "table",
+        _naive,
+        lambda lines, notes: (
+            None if any(b'"' in li for li in lines) else sum(bool(li) and not li.startswith(b"#") for li in lines)
+        ),
+        options={
+            "columns": {"submit_time": "s", "start_time": "b", "end_time": "e", "user": "u", "job_name": "n", "cpu_count": "c"},
+            "header": ["s", "b", "e", "u", "n", "c"],
+            "delimiter": ";",
+            "comment": "#",
+        },
+    ),
+)
+BY_NAME = {layout.name: layout for layout in LAYOUTS}
