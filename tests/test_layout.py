@@ -63,4 +63,16 @@ def test_scheduler_host_loads_none_of_the_pipeline(module: str) -> None:
 
 def test_tests_mirror_the_folders() -> None:
     folders = {p.name for p in (ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("__")}
-    assert folders <= {"data", "features", "training", "evaluation", "registry", "scheduler", "dags", "deploy", "crash", "fuzz", "traces"}
+    assert folders <= {
+        "data",
+        "features",
+        "training",
+        "evaluation",
+        "registry",
+        "scheduler",
+        "dags",
+        "deploy",
+        "crash",
+        "fuzz",
+        "traces",
+    }
