@@ -131,7 +131,14 @@ def _sacct(job: Job, delimiter: str = "|", end: str = "", names: tuple[str, ...]
     return delimiter.join(values[name] for name in names) + end
 
 
+_BLANKS = b" \t\x0b\x0c\x1c\x1d\x1f"  # the control characters that the sacct source reads as blanks, too
+
+
 def _stripped(lines: list[bytes]) -> int:
+    return sum(bool(line.strip(_BLANKS)) for line in lines)
+
+
+def _json_lines(lines: list[bytes], _notes: Mapping[str, int]) -> int:
     return sum(bool(line.strip()) for line in lines)
 
 
@@ -413,7 +420,7 @@ LAYOUTS: tuple[Layout, ...] = (
         document=lambda records: "[" + ",\n".join(records) + "]",
     ),
     Layout("acme", "acme", lambda j: ",".join(map(str, _acme(j).values())), _unquoted, ",".join(_ACME) + "\n"),
-    Layout("acme_lines", "acme", _acme_json, lambda lines, notes: _stripped(lines), file="log.jsonl"),
+    Layout("acme_lines", "acme", _acme_json, _json_lines, file="log.jsonl"),
     Layout(
         "lsf",
         "lsf",
@@ -446,7 +453,7 @@ LAYOUTS: tuple[Layout, ...] = (
         "table_lines",
         "table",
         lambda j: _json_line(_table(j)),
-        lambda lines, notes: _stripped(lines),
+        _json_lines,
         options={"columns": _COLUMNS, "time": "epoch_s"},
         file="log.jsonl",
     ),
