@@ -110,7 +110,7 @@ def test_raw_text_is_that_of_the_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        pytest.param("a,a\n1,2\n", "a name twice: a", id="twice"),
+        pytest.param("a,a\n1,2\n", "a name twice: 'a'", id="twice"),
         pytest.param("a,\n1,2\n", "an empty name", id="empty name"),
         pytest.param("\n\n", "holds no header line", id="blank file"),
     ],

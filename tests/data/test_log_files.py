@@ -98,7 +98,7 @@ def _none(home: Settings) -> object:
     return Lake(home.lake).read_ended("venus", [])
 
 
-@pytest.mark.parametrize("given", [{"time_zone": "Asia/Tokyo"}, {"gpus_tracked": True}], ids=["zone", "GPUs"])
+@pytest.mark.parametrize("given", [{"time_limit": "absent"}, {"gpus_tracked": True}], ids=["limit", "GPUs"])
 def test_a_cluster_file_that_reads_otherwise_reads_everything(tmp_path: Path, home: Settings, given: dict[str, object]) -> None:
     for day in (1, 8):
         write(tmp_path, f"day{day}.csv", line(day, day))
