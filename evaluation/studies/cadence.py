@@ -1,8 +1,8 @@
 """How old a model may be, and how much of the past it should learn from: cadences and windows on the same jobs.
 
 `once` is trained when the log's latest fifth begins; `weekly` and `nightly` at local midnights within the weeks that are compared,
-which are spread over that fifth. So `once` is as stale on the last week as a model is that nobody retrained. Of each week the jobs of
-its first, fourth and last day are asked for: what a day adds to the age of a model shows on these as on all seven.
+which are spread over that fifth. So `once` is as stale on the last week as a model is that nobody retrained. Of each week the jobs of its
+first and fifth day are asked for: what a day adds to the age of a model shows on these as on all seven.
 """
 
 import time
@@ -24,8 +24,8 @@ from runcast.training.rows import encoded_inputs, ended_before
 
 #: Days before a cut whose ended jobs are learned from; None is everything.
 WINDOWS_DAYS: tuple[float | None, ...] = (30, 90, 180, None)
-WEEKS = 2
-DAYS_ASKED = (0, 3, 6)
+WEEKS = 4
+DAYS_ASKED = (0, 4)
 #: Each training learns from at most so many jobs of its window, evenly spread over it: what the window holds, at a bearable cost.
 MOST_JOBS = 50_000
 Rows = NDArray[np.intp]

@@ -21,14 +21,19 @@ def replace_section(text: str, name: str, body: str) -> str:
 
 
 def measured_by(command: str, asked: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the command, and of each log the seed, features and data that the figures are of."""
-    versions = sorted({str(one["features"]) for one in asked.values()})
+    """Return the command, and of each log the seed, and what the figures are of: features and data, or predictions of a replay."""
     seeds = sorted({str(one["training"]["seed"]) for one in asked.values()})
-    data = ", ".join(f"{log} `{one['data'][:12]}`" for log, one in asked.items())
-    return (
-        f"`{command}`; features `{', '.join(versions)}`, seed {', '.join(seeds)}; "
-        f"data (SHA-256 of the lake's jobs, its first digits): {data}."
-    )
+    told = f"`{command}`; seed {', '.join(seeds)}; "
+    replays = {log: one["study"]["predictions"] for log, one in asked.items() if "predictions" in one["study"]}
+    if replays:
+        return told + "predictions (SHA-256, its first digits): " + _digits(replays) + "."
+    versions = sorted({str(one["features"]) for one in asked.values()})
+    data = _digits({log: one["data"] for log, one in asked.items()})
+    return f"{told}features `{', '.join(versions)}`; data (SHA-256 of the lake's jobs, its first digits): {data}."
+
+
+def _digits(hashes: Mapping[str, str]) -> str:
+    return ", ".join(f"{log} `{one[:12]}`" for log, one in hashes.items())
 
 
 def ablation_section(found: Findings) -> str:
