@@ -57,10 +57,15 @@ class Pseudonyms:
     def maps(self, column: str) -> bool:
         return column in self.columns or (column == ARRAY_ID and "job_id" in self.columns)
 
-    def mapped(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a job or event as the scheduler tells it, with pseudonyms for its names; what is no text stays for its reader."""
+    def mapped(self, told: Mapping[str, Any], longest: int | None = None) -> dict[str, Any]:
+        """Return a job or event as the scheduler tells it, with pseudonyms for its names.
+
+        What is no text, or one of more than `longest` characters, stays for its reader, who refuses it: it is not to fill the memory.
+        """
         return {
-            name: self.of(name, value) if isinstance(value, str) and value and self.maps(name) else value
+            name: self.of(name, value)
+            if isinstance(value, str) and value and self.maps(name) and (longest is None or len(value) <= longest)
+            else value
             for name, value in told.items()
         }
 

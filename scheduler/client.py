@@ -94,7 +94,7 @@ class _UnixConnection(http.client.HTTPConnection):
 def _read_answer(status: int, body: bytes) -> Any:
     try:
         answer = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ServiceError("rubbish", f"status {status}, not JSON: {body[:60]!r}") from error
     if status == 200:
         return answer

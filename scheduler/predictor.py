@@ -27,7 +27,7 @@ from runcast.features.working_row import WorkingPlan
 from runcast.scheduler.bundle import Manifest, check, moment_of, resolve
 from runcast.scheduler.errors import BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
-from runcast.scheduler.jobs import read_job
+from runcast.scheduler.jobs import LONGEST_TEXT, read_job
 from runcast.training.one_row import OneRanked, answerer
 from runcast.training.ranked import Ranked, recipe_version
 from runcast.training.running_margin import P90Told, RunningMargin
@@ -98,7 +98,9 @@ class Predictor:
 
     def with_pseudonyms(self, told: Any) -> Any:
         """Return a job or event as the bundle knows it; as it is told where names are in clear, or where it is none."""
-        return self._pseudonyms.mapped(told) if self._pseudonyms is not None and isinstance(told, Mapping) else told
+        if self._pseudonyms is None or not isinstance(told, Mapping):
+            return told
+        return self._pseudonyms.mapped(told, LONGEST_TEXT)
 
     def tell(self, told: Mapping[str, Any]) -> None:
         """Take one event of a job into the history; raises JobFieldError naming the field that is wrong."""

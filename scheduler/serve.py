@@ -23,6 +23,7 @@ from runcast.data.pseudonyms import read_key
 from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
+from runcast.scheduler.options import seconds, whole
 from runcast.scheduler.served import DAYS_KEPT, ServedLog
 from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
@@ -62,35 +63,25 @@ def parser() -> argparse.ArgumentParser:
     where.add_argument("--socket", type=Path, help="Unix socket to answer on")
     where.add_argument("--port", type=int, help="port of the loopback address to answer on")
     found.add_argument(
-        "--socket-mode", type=lambda text: int(text, 8), default=0o660, help="permissions of the socket (default: 660)"
+        "--socket-mode",
+        type=whole(0, 0o777, base=8),
+        default=0o660,
+        metavar="MODE",
+        help="permissions of the socket (default: 660)",
     )
     found.add_argument("--host", default="127.0.0.1", help="with --port: another address than loopback needs --token-file")
     found.add_argument("--token-file", type=Path, help="requests must carry the token in this file")
     found.add_argument("--journal", type=Path, help="where events are kept (default: events.journal beside the bundles)")
     found.add_argument(
-        "--flush-every", type=_seconds, default=FLUSH_EVERY_S, metavar="S",
+        "--flush-every", type=seconds(0, MOST_SECONDS), default=FLUSH_EVERY_S, metavar="S",
         help="flush events to disk every S seconds; 0: before each is acknowledged (default: %(default)g)",
     )  # fmt: skip
     found.add_argument(
-        "--served-days", type=_days, default=DAYS_KEPT, metavar="N",
+        "--served-days", type=whole(0, MOST_DAYS), default=DAYS_KEPT, metavar="N",
         help="days of forecasts told to jobs kept in `served`, beside the journal; 0: none (default: %(default)s)",
     )  # fmt: skip
     found.add_argument("--pseudonym-key", type=Path, help="key file of a cluster whose names are replaced (`pseudonymise`)")
     return found
-
-
-def _days(text: str) -> int:
-    days = int(text)
-    if not 0 <= days <= MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"{text} days: expected 0 to {MOST_DAYS}")
-    return days
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= MOST_SECONDS:  # also refuses NaN
-        raise argparse.ArgumentTypeError(f"{text} s: expected 0 to {MOST_SECONDS:g}")
-    return seconds
 
 
 def serve(

@@ -4,7 +4,8 @@ Forecasts are computed in the event loop, one after the other: each takes a frac
 more. Events wait together to be written to the journal, are then taken into the history, and only then acknowledged; the journal is
 flushed every second, or before each acknowledgement. The bundle's link is looked at every second; a new bundle is loaded in a
 thread, told the events since its cut, and takes over between two requests. A bundle that cannot be served leaves the old one in
-place until that one expires; without any, requests are answered 503 and the scheduler goes on as if Runcast did not exist.
+place until that one expires, and is tried again every half minute; without any, requests are answered 503 and the scheduler goes
+on as if Runcast did not exist.
 """
 
 import asyncio
@@ -40,6 +41,9 @@ LARGEST_BODY = 1_048_576  # bytes; a thousand jobs with long names fit
 MOST_AT_ONCE = 1000  # jobs or events in one request
 TURN = 16  # jobs answered before other requests get their turn: about 2 ms
 LOOK_EVERY_S = 1.0  # at the bundle's link
+LOOKS_TO_A_TRY = (
+    30  # a refused bundle is tried again: half of it may have been copied so far, or the key was not the right one yet
+)
 WRITE_EVERY_S = 1.0  # what was told to jobs
 FLUSH_EVERY_S = 1.0  # the journal
 MOST_WAITING = (
@@ -110,6 +114,7 @@ class Service:
         self._pseudonym_key = pseudonym_key
         self._predictor: Predictor | None = None
         self._looked_at: tuple[Path, int] | None = None  # the latest that was tried, good or bad, and when it was written
+        self._looks_left = 0  # until the latest one, which was refused, is tried again; below 0: it serves
         self._problem = "no bundle has been loaded yet"
         self._journal_lock = asyncio.Lock()
         self._meanwhile: list[Event] | None = None  # events kept while a bundle is being loaded
@@ -403,36 +408,48 @@ class Service:
             bundle = resolve(self._bundles)
             found = (bundle, (bundle / MANIFEST).stat().st_mtime_ns)
         except (RuncastError, OSError) as error:
-            self._problem = str(error)
+            self._say_problem(str(error))
             return
         if found == self._looked_at:
-            return
-        self._looked_at = found
+            if self._looks_left < 0:
+                self._problem = ""  # the link may have led nowhere for a moment
+                return
+            self._looks_left -= 1
+            if self._looks_left > 0:
+                return
+        self._looked_at, self._looks_left = found, LOOKS_TO_A_TRY
         try:
             async with self._journal_lock:
                 events = await _in_thread(self._journal.read)
                 self._meanwhile = []
         except JournalError as error:
-            self._problem, self._looked_at = f"{bundle.name} is not served: {error}", None  # tried again at the next look
-            log.error("%s", self._problem)
+            self._say_problem(f"{bundle.name} is not served: {error}")
+            self._looked_at = None  # tried again at the next look
             return
         try:
             predictor, lines = await _in_thread(_load, bundle, self._clock(), self._pseudonym_key, events)
         except Exception as error:  # noqa: BLE001 - RuncastError says it well; anything else is one more reason not to serve that bundle
-            self._problem = f"{bundle.name} is not served: {error if isinstance(error, RuncastError | OSError) else repr(error)}"
             self._loads.add((("outcome", "refused"),))
-            log.error("%s", self._problem)
+            self._say_problem(
+                f"{bundle.name} is not served: {error if isinstance(error, RuncastError | OSError) else repr(error)}"
+            )
             return
         finally:
             meanwhile, self._meanwhile = self._meanwhile, None
         lines += catch_up(predictor, meanwhile)
-        self._predictor, self._problem = predictor, ""
+        self._predictor, self._problem, self._looks_left = predictor, "", -1
         gc.freeze()  # no collection walks the history: it stays until the next bundle
         self._loads.add((("outcome", "served"),))
         log.info("serving %s, history up to %s and events since", bundle.name, predictor.manifest.data_cut)
         if lines:
             await self._note(lines)
         await self._forget(predictor.cut_us)
+
+    def _say_problem(self, problem: str) -> None:
+        """Say why there is no new bundle, where that was not the reason before."""
+        if problem != self._problem:
+            log.error("%s", problem)
+        self._problem = problem
 
     async def _forget(self, cut_us: int) -> None:
         """Drop the events that the new bundle knows from the log."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from runcast.data.errors import RuncastError
 from runcast.scheduler.client import Client, Forecast
+from runcast.scheduler.options import seconds, whole
 
 PREFIX = "runcast.io"
 LARGEST_REVIEW_BYTES = 8 << 20  # etcd's objects end at 1.5 MiB; a review holds the object once on CREATE
@@ -67,7 +68,7 @@ def answer(review: Any, ask: Ask, now_s: float) -> dict[str, Any]:
         patch = _patch(request, ask, now_s)
     except RuncastError as error:
         response["auditAnnotations"] = {"forecast": f"none: {str(error)[:200]}"}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         # An object of a shape that nobody foresaw must still be admitted: what is wrong with it is the API server's to say.
         _log.warning("no forecast for %s: %r", request.get("kind"), error)
         response["auditAnnotations"] = {"forecast": f"none: the object could not be read ({type(error).__name__})"}
@@ -265,10 +266,10 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
     parser.add_argument("--address", default="127.0.0.1", help="to listen on; another than loopback needs --cert (%(default)s)")
-    parser.add_argument("--port", type=int, default=8443, help="(%(default)s)")
+    parser.add_argument("--port", type=whole(0, 65_535), default=8443, help="(%(default)s)")
     parser.add_argument("--cert", type=Path, help="certificate, PEM; the API server speaks only TLS")
     parser.add_argument("--key", type=Path, help="its key, PEM")
-    parser.add_argument("--timeout", type=float, default=0.2, metavar="S", help="for the service's answer (%(default)s)")
+    parser.add_argument("--timeout", type=seconds(), default=0.2, metavar="S", help="for the service's answer (%(default)s)")
     arguments = parser.parse_args(argv)
     if (arguments.cert is None) != (arguments.key is None):
         parser.error("--cert and --key go together")

@@ -20,6 +20,7 @@ from typing import Any
 
 from runcast.data.errors import RuncastError
 from runcast.scheduler.client import JOBS_AT_ONCE, Client, RefusedError
+from runcast.scheduler.options import seconds, whole
 from runcast.scheduler.slurm.accounting import (
     LOG_FIELDS,
     News,
@@ -38,6 +39,8 @@ from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held, write_
 DAY_S = 86_400
 OVERLAP_S = 3_600  # accounting arrives late where slurmdbd was away: each pass reads this much again
 SACCT_TIMEOUT_S = 120.0
+SHORTEST_PAUSE_S = 1.0  # between two passes: each asks accounting
+MOST_DAYS_BACK = 3_650
 
 _log = logging.getLogger("runcast.slurm.feeder")
 Run = Callable[[Sequence[str]], str]
@@ -155,15 +158,25 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     events = tasks.add_parser("events", help="tell the service what was submitted, started and ended")
     events.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
     events.add_argument("--memory", type=Path, required=True, help="file that remembers what was told")
-    events.add_argument("--every", type=float, metavar="S", help="go on, one pass every S seconds (default: one pass)")
     events.add_argument(
-        "--first-pass", type=float, default=DAY_S, metavar="S", help="how far back the very first pass looks (%(default)s)"
+        "--every", type=seconds(SHORTEST_PAUSE_S), metavar="S", help="go on, one pass every S seconds (default: one pass)"
     )
-    events.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one answer of the service (%(default)s)")
+    events.add_argument(
+        "--first-pass",
+        type=seconds(0, MOST_DAYS_BACK * DAY_S),
+        default=DAY_S,
+        metavar="S",
+        help="how far back the very first pass looks (%(default)s)",
+    )
+    events.add_argument(
+        "--timeout", type=seconds(), default=10.0, metavar="S", help="for one answer of the service (%(default)s)"
+    )
     events.add_argument("--gpus-tracked", action="store_true", help="as in the cluster file: no GPU in a request means 0")
     log = tasks.add_parser("log", help="write the nightly log")
     log.add_argument("--folder", type=Path, required=True, help="where the cluster file's source.paths look: FOLDER/sacct-*.txt")
-    log.add_argument("--days", type=int, default=3, help="days (UTC) to write anew, today included (%(default)s)")
+    log.add_argument(
+        "--days", type=whole(1, MOST_DAYS_BACK), default=3, help="days (UTC) to write anew, today included (%(default)s)"
+    )
     return parser.parse_args(argv)
 
 

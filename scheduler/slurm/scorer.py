@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from runcast.data.errors import RuncastError
 from runcast.scheduler.client import Client, Forecast
+from runcast.scheduler.options import seconds, whole
 from runcast.scheduler.slurm.commands import SlurmCommandError, run
 from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held
 from runcast.scheduler.slurm.pending import PendingJob, read_pending
@@ -33,6 +34,10 @@ DOUBLINGS = 32  # of GPU-seconds: beyond any job
 MOVED_BY = 0.1  # a forecast that stays within a tenth is not written again
 NOT_YET_S = -1.0  # forecast of a job whose change was begun: whatever comes next has moved
 COMMAND_TIMEOUT_S = 30.0
+SHORTEST_PAUSE_S = 1.0  # between two passes: each asks slurmctld for its whole queue
+MOST_POINTS = 2**31 // (2 * DOUBLINGS)  # a site factor and a nice hold 2^31 to either side
+MOST_PRIORITY = 2**32 - 3  # above it slurmctld's own marks begin
+MOST_UPDATES = 1_000_000
 _OWN_NOTE = re.compile(r"(?:^|; )runcast p50=\S+ p90=\S+(?: \w+=\S+)*$")
 
 _log = logging.getLogger("runcast.slurm.scorer")
@@ -292,14 +297,22 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
     parser.add_argument("--memory", type=Path, required=True, help="file that remembers what was there before")
     parser.add_argument("--order", choices=("site_factor", "nice", "priority"), help="shorter p50 x GPUs first, by this field")
-    parser.add_argument("--order-points", type=int, default=1000, help="priority points for each doubling (%(default)s)")
-    parser.add_argument("--priority-top", type=int, default=100_000, help="only for --order priority (%(default)s)")
+    parser.add_argument(
+        "--order-points", type=whole(1, MOST_POINTS), default=1000, help="priority points for each doubling (%(default)s)"
+    )
+    parser.add_argument(
+        "--priority-top", type=whole(1, MOST_PRIORITY), default=100_000, help="only for --order priority (%(default)s)"
+    )
     parser.add_argument("--note", choices=("admin_comment", "comment"), help="write the forecast into this field")
     parser.add_argument("--plan", action="store_true", help="TimeMin from p90; Slurm >= 23.11 with time_min_as_soft_limit only")
-    parser.add_argument("--max-updates", type=int, default=1000, help="jobs changed in one pass (%(default)s)")
-    parser.add_argument("--max-seconds", type=float, default=60.0, help="for the changes of one pass (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one answer of the service (%(default)s)")
-    parser.add_argument("--every", type=float, metavar="S", help="go on, one pass every S seconds (default: one pass)")
+    parser.add_argument("--max-updates", type=whole(1, MOST_UPDATES), default=1000, help="jobs changed in one pass (%(default)s)")
+    parser.add_argument("--max-seconds", type=seconds(), default=60.0, help="for the changes of one pass (%(default)s)")
+    parser.add_argument(
+        "--timeout", type=seconds(), default=10.0, metavar="S", help="for one answer of the service (%(default)s)"
+    )
+    parser.add_argument(
+        "--every", type=seconds(SHORTEST_PAUSE_S), metavar="S", help="go on, one pass every S seconds (default: one pass)"
+    )
     parser.add_argument("--gpus-tracked", action="store_true", help="as in the cluster file: no GPU in a request means 0")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run none")
     parser.add_argument("--undo", action="store_true", help="put back what was there before, and end")

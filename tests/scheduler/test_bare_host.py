@@ -110,3 +110,14 @@ def test_bundle_is_loaded_and_asked_there(kind: str, make_bundle: Callable[..., 
     done = _run(code, _packages_of_the_extra())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["source"] == kind
+
+
+def test_predictor_is_found_where_the_pages_say() -> None:
+    done = _run("from runcast.scheduler import Predictor; print(Predictor.__module__)", _packages_of_the_extra())
+    assert (done.stdout.strip(), done.stderr) == ("runcast.scheduler.predictor", "")
+
+
+@pytest.mark.parametrize("module", ["client", "kubernetes.webhook", "slurm.feeder", "slurm.scorer"])
+def test_what_only_asks_needs_the_standard_library_only(module: str) -> None:
+    done = _run(f"import runcast.scheduler.{module}, sys; print('numpy' in sys.modules)", set())
+    assert (done.stdout.strip(), done.stderr) == ("False", "")

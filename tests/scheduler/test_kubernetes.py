@@ -216,6 +216,12 @@ def test_what_is_no_new_workload_passes_unasked(review: dict[str, Any]) -> None:
         pytest.param(with_(POD, "request/object/spec/containers", "none"), id="no_list"),
         pytest.param(with_(POD, "request/object/metadata/labels", ["x"]), id="no_labels"),
         pytest.param(with_(POD, "request/object/spec", [1]), id="no_spec"),
+        pytest.param(
+            with_(
+                with_(POD, "request/kind/kind", "Job"), "request/object/spec", {"parallelism": 10**400, "template": {"spec": {}}}
+            ),
+            id="no_float_holds_it",
+        ),
     ],
 )
 def test_an_object_nobody_foresaw_is_admitted_with_the_reason(review: dict[str, Any]) -> None:

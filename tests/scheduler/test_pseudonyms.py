@@ -16,7 +16,7 @@ from runcast.data.pseudonyms import DEFAULT_COLUMNS, Pseudonyms, read_key
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.pseudonymised import pseudonymised
 from runcast.scheduler.bundle import PseudonymsUsed, read_manifest
-from runcast.scheduler.errors import BundleDamaged, BundleError, BundleMismatch
+from runcast.scheduler.errors import BundleDamaged, BundleError, BundleMismatch, JobFieldError
 from runcast.scheduler.export import history
 from runcast.scheduler.journal import Journal
 from runcast.scheduler.predictor import Predictor
@@ -84,6 +84,12 @@ def test_asked_in_clear_it_answers_as_the_clear_bundle_does(hidden: Path, clear:
         )
     later = JOB | {"submit_time": "2026-04-01T12:00:00Z"}
     assert with_key.predict(later) == plain.predict(later)
+
+
+def test_name_too_long_is_refused_by_name_as_in_clear_and_not_remembered(hidden: Path, clear: Path, key: Path) -> None:
+    for predictor in (Predictor.load(hidden, now=CUT, pseudonym_key=key), Predictor.load(clear, now=CUT)):
+        with pytest.raises(JobFieldError, match="job_name: is 4097 characters long"):
+            predictor.predict(JOB | {"job_name": "x" * 4097})
 
 
 def test_asked_without_the_key_no_name_meets(hidden: Path, key: Path) -> None:

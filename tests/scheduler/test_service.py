@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
@@ -19,7 +19,10 @@ from typing import Any
 import pytest
 
 from runcast.scheduler.bundle import make_current
+from runcast.scheduler.journal import Journal
 from runcast.scheduler.predictor import Predictor
+from runcast.scheduler.served import ServedLog
+from runcast.scheduler.service import Service
 
 MakeBundle = Callable[..., Path]
 JOB = {
@@ -365,6 +368,7 @@ def test_without_a_bundle_it_waits_for_one(tmp_path: Path, write: Callable[..., 
     service = serve()
     assert service.post("/v1/predict", JOB)[0] == 503
     assert "no bundle here" in service.get("/healthz")[1]["problem"]
+    assert "no bundle here" in (tmp_path / "log").read_text()
     assert service.post("/v1/events", _events(1, CUT_S))[0] == 503
     write()
     _until(lambda: service.post("/v1/predict", JOB)[0] == 200)
@@ -390,6 +394,52 @@ def test_broken_bundle_leaves_the_old_one_serving(
     _until(lambda: "problem" in service.get("/healthz")[1])
     assert "broken" in service.get("/healthz")[1]["problem"]
     assert service.post("/v1/predict", JOB) == (200, Predictor.load(old).predict(JOB))
+
+
+@pytest.mark.parametrize("has_old", [False, True], ids=["alone", "beside_the_old_one"])
+def test_bundle_that_was_copied_in_pieces_is_served_once_it_is_whole(
+    tmp_path: Path, write: Callable[..., Path], has_old: bool
+) -> None:
+    """rsync brings `current` and the manifest first, the folder of the model last; nothing about the manifest changes then."""
+    if has_old:
+        write("cart", model_version="old", created=datetime.now(UTC) - timedelta(hours=1))
+    bundle = write("cart", model_version="new")
+    (bundle / "model").rename(tmp_path / "on_its_way")
+    journal = Journal(tmp_path / "events.journal")
+    service = Service(tmp_path / "bundles", journal, ServedLog(tmp_path / "served"), look_every_s=0.005)
+
+    async def health() -> dict[str, Any]:
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await service({"type": "http", "method": "GET", "path": "/healthz", "headers": []}, receive, send)
+        found: dict[str, Any] = json.loads(sent[1]["body"])
+        return found
+
+    async def scenario() -> None:
+        await service.start()
+        assert "model" in (await health())["problem"]
+        (tmp_path / "on_its_way").rename(bundle / "model")
+        for _ in range(2000):
+            if (found := await health()).get("model_version") == "new":
+                break
+            await asyncio.sleep(0.01)
+        assert (found["status"], found["model_version"], found.get("problem")) == ("ok", "new", None)
+        (tmp_path / "bundles" / "current").rename(tmp_path / "elsewhere")
+        while "problem" not in await health():
+            await asyncio.sleep(0.005)
+        (tmp_path / "elsewhere").rename(tmp_path / "bundles" / "current")
+        while "problem" in await health():
+            await asyncio.sleep(0.005)
+        await service.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    journal.close()
 
 
 def test_new_bundle_takes_over_without_a_dropped_request(write: Callable[..., Path], serve: Callable[..., Running]) -> None:

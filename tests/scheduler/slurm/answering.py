@@ -26,6 +26,7 @@ RUBBISH = {
     "noise": bytes(range(256)) * 64,
     "no_length": b"HTTP/1.1 200 OK\r\n\r\n{}",
     "not_json": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot JSON!",
+    "deep": b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60_000,
     "trailing": b'HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{"p50_s": 90.0, "p90_s": 400} {}',
     "reversed": b'HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n{"p50_s": 900, "p90_s": 1.50}',
     "huge": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + b" " * 100_000,

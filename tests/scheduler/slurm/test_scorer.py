@@ -238,7 +238,8 @@ def test_a_dry_run_prints_the_commands_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("mode", "reason"), [("hang", "timeout"), ("not_json", "rubbish"), ("stale", "status"), ("reversed", "rubbish")]
+    ("mode", "reason"),
+    [("hang", "timeout"), ("not_json", "rubbish"), ("deep", "rubbish"), ("stale", "status"), ("reversed", "rubbish")],
 )
 def test_without_a_usable_answer_nothing_is_changed(tmp_path: Path, queue: Queue, mode: str, reason: str) -> None:
     with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
@@ -269,7 +270,13 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [([], "nothing to set"), (["--order", "priority", "--priority-top", "100"], "must exceed 32 x --order-points")],
+    [
+        ([], "nothing to set"),
+        (["--order", "priority", "--priority-top", "100"], "must exceed 32 x --order-points"),
+        (["--note", "comment", "--every", "0"], "--every: expected 1 to"),
+        (["--note", "comment", "--max-updates", "-1"], "--max-updates: expected a whole number from 1 to"),
+        (["--order", "nice", "--order-points", "-5"], "--order-points: expected a whole number from 1 to"),
+    ],
 )
 def test_a_command_line_without_sense_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
