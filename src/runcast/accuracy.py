@@ -38,20 +38,20 @@ Rebuilt by `make accuracy` (`RUNCAST_TRACES` names the folder of the logs): `run
 each log, that is: the jobs that ran and ended, in order of submission; the latest fifth is answered, each job from what had ended strictly
 before its submission; models are trained once, on what had ended before the first of them. One default configuration for all logs.
 What lies behind the figures (feature families, cadences, running jobs, a search over models) is in [studies.md](studies.md), rebuilt by
-`make studies`; what the forecasts are worth to a scheduler in [worth.md](worth.md), by `make worth` from the predictions that `make accuracy`
-leaves.
+`make studies`; what the forecasts are worth to a scheduler in [worth.md](worth.md), by `make worth` from the predictions that
+`make accuracy` leaves.
 
-`MdAPE` and `within 25 %` are of the point estimate, the error factor, exp(mean |ln(p50 / runtime)|), of p50. Coverage at 8.9 % is the largest share of the
-jobs, surest first, whose median error is at or below 8.9 %. **Bold** is the best of a log's column. `mlaas` and `helios` are the two published systems
-of Table 2 as far as they are public. The smallest logs (a day, a morning) have too few jobs to learn from: there a baseline answers for the
-models, and the report says so.
+`MdAPE` and `within 25 %` are of the point estimate, the error factor, exp(mean |ln(p50 / runtime)|), of p50. Coverage at 8.9 % is the
+largest share of the jobs, surest first, whose median error is at or below 8.9 %. **Bold** is the best of a log's column. `mlaas` and
+`helios` are the two published systems of Table 2 as far as they are public. The smallest logs (a day, a morning) have too few jobs to
+learn from: there a baseline answers for the models, and the report says so.
 
 ## What was looked at, and what was not
 
-Recipes, features and defaults were chosen on the stretch from 64 to 80 % of seven logs: kth, sdsc_sp2, lsf, philly, venus, gaia and hpc2n. The last fifth of
-these seven was measured more than once on the way, so a reader may suspect a little luck in their rows. No choice was made by the last fifth of
-any other log: ctc, coare, theta, curie, pai and pegasus among the larger ones. Their rows are measured anew with each version and have decided
-nothing; they are the ones to believe first.
+Recipes, features and defaults were chosen on the stretch from 64 to 80 % of seven logs: kth, sdsc_sp2, lsf, philly, venus, gaia and
+hpc2n. The last fifth of these seven was measured more than once on the way, so a reader may suspect a little luck in their rows. No
+choice was made by the last fifth of any other log: ctc, coare, theta, curie, pai and pegasus among the larger ones. Their rows are
+measured anew with each version and have decided nothing; they are the ones to believe first.
 """
 
 
@@ -156,8 +156,9 @@ def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         "## Is its word to be taken?",
         "",
-        f"Confidence is `{OURS}`'s own chance of being within 25 %. The gap is the mean distance between the confidence given and the share "
-        f"that was right, over {GROUPS} groups of jobs of rising confidence. p90 should cover nine tenths, and between {100 * WEEKLY[0]:.0f} and "
+        f"Confidence is `{OURS}`'s own chance of being within 25 %. The gap is the mean distance between the confidence given and "
+        f"the share that was right, over {GROUPS} groups of jobs of rising confidence. p90 should cover nine tenths, and between "
+        f"{100 * WEEKLY[0]:.0f} and "
         f"{100 * WEEKLY[1]:.0f} % in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50.",
         "",
         "| log | mean confidence | right | gap | p90 covers | weeks within | worst week | width |",
@@ -193,9 +194,11 @@ def _provenance(documents: Sequence[Document]) -> list[str]:
         "| log | jobs | test jobs submitted | data | features | seeds | command |",
         "|---|--:|---|---|---|---|---|",
         *(
-            f"| {one['cluster']} | {one['data']['jobs']:,} | {one['data']['test_first_submit'][:10]} to {one['data']['test_last_submit'][:10]} "
+            f"| {one['cluster']} | {one['data']['jobs']:,} "
+            f"| {one['data']['test_first_submit'][:10]} to {one['data']['test_last_submit'][:10]} "
             f"| `{one['data']['fingerprint'][:12]}` | `{one['data']['feature_version']}` "
-            f"| {one['seeds']['training']}, bootstrap {one['seeds']['bootstrap']} ({one['intervals']['draws']} draws) | `{one['command']}` |"
+            f"| {one['seeds']['training']}, bootstrap {one['seeds']['bootstrap']} ({one['intervals']['draws']} draws) "
+            f"| `{one['command']}` |"
             for one in documents
         ),
     ]

@@ -62,7 +62,8 @@ def _hanging(head: str, text: str) -> Padding:
 def demo_lines(logs: Sequence[Any]) -> list[str]:
     """One line per demo log: its format, size and place."""
     return [
-        f"{log.cluster}: {log.jobs} jobs, {log.first_day} to {log.last_day}, as {log.format} ({log.rejected} bad rows on purpose) in {log.folder}"
+        f"{log.cluster}: {log.jobs} jobs, {log.first_day} to {log.last_day}, as {log.format} "
+        f"({log.rejected} bad rows on purpose) in {log.folder}"
         for log in logs
     ]
 
@@ -70,7 +71,8 @@ def demo_lines(logs: Sequence[Any]) -> list[str]:
 def ingest_lines(report: Record) -> str:
     """What a load did, in a few lines."""
     lines = [
-        f"{report['rows_in']} rows in = {report['accepted']} accepted + {report['rejected']} rejected + {sum(report['skipped'].values())} skipped",
+        f"{report['rows_in']} rows in = {report['accepted']} accepted + {report['rejected']} rejected + "
+        f"{sum(report['skipped'].values())} skipped",
         f"{report['ended']} ended and {report['open']} open jobs kept, {report['duplicates']} told twice; "
         f"{report['written_count']} of {report['partitions']} partitions written",
     ]
@@ -101,7 +103,8 @@ def replay_lines(result: Record) -> str:
     """What reading the log again changed."""
     return (
         f"{result['jobs'] - result['jobs_before']:+d} jobs in the lake (now {result['jobs']}), up to {result['through']}\n"
-        f"{result['refused']} records are refused, {result['refused_before']} were" + (f": {reasons(result)}" if result["refused"] else "")
+        f"{result['refused']} records are refused, {result['refused_before']} were"
+        + (f": {reasons(result)}" if result["refused"] else "")
     )
 
 
