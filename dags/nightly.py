@@ -28,12 +28,14 @@ The same night without Airflow: `runcast nightly --cluster NAME --date YYYY-MM-D
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from airflow.sdk import DAG, TaskGroup, get_current_context, task
-from runcast_dags import DATE, DEFAULTS, HEAVY, attempt, cluster_dag, product, read_files, which_day
+from runcast_dags import DATE, DEFAULTS, HEAVY, attempt, cluster_dag, product, which_day
 
-from runcast.data.cluster import Cluster, read_cluster
+from runcast.data.cluster import Cluster, read_files
+from runcast.data.settings import read_settings
 from runcast.night import BY_NAME, MODEL_KINDS
 
 #: What a stage leaves behind, see runcast_dags.product.
@@ -78,19 +80,23 @@ def nightly(cluster: Cluster) -> DAG:
 
 
 def unreadable(path: Path, reason: str) -> DAG:
-    """Return a DAG whose only task fails with `reason`: a broken cluster file is seen and does not take the others with it."""
-    with DAG(
-        dag_id=f"nightly_{path.stem}", doc_md=reason, schedule=None, tags=["runcast", "broken"], default_args=DEFAULTS
-    ) as dag:
+    """Return a DAG whose only task fails with what is wrong: a broken cluster file is seen and does not take the others with it."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:100]  # the file may be called what no DAG can be
+    with DAG(dag_id=f"nightly_{plain}", doc_md=reason, schedule=None, tags=["runcast", "broken"], default_args=DEFAULTS) as dag:
 
         @task(retries=0, doc_md="say what is wrong with the cluster file")
         def cluster_file() -> None:
-            attempt(read_cluster, path)
+            from airflow.sdk.exceptions import AirflowFailException
+
+            held = read_files(path.parent).get(path)
+            if not isinstance(held, Cluster):
+                raise AirflowFailException(str(held or f"{path}: no longer there"))
 
         cluster_file()
     return dag
 
 
-for _path, _cluster in read_files():
-    _dag = nightly(_cluster) if isinstance(_cluster, Cluster) else unreadable(_path, str(_cluster))
-    globals()[_dag.dag_id] = _dag
+_files = read_files(read_settings().clusters)
+_dags = [unreadable(_path, str(_held)) for _path, _held in _files.items() if not isinstance(_held, Cluster)]
+_dags += [nightly(_held) for _held in _files.values() if isinstance(_held, Cluster) and _held.refused is None]
+globals().update({_dag.dag_id: _dag for _dag in _dags})  # of one id, the DAG of the cluster that can be used

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, get_current_context, task
 
-from runcast.data.cluster import Cluster, read_cluster
-from runcast.data.errors import ClusterFileError
+from runcast.data.cluster import Cluster, read_files
 from runcast.data.settings import read_settings
 
 DEFAULTS = {
@@ -31,22 +29,10 @@ HEAVY = {"pool": read_settings().environment.get("RUNCAST_POOL") or "default_poo
 DATE = Param(None, type=["null", "string"], format="date", description="Day to load, YYYY-MM-DD; empty: from the data interval")
 
 
-def read_files() -> Iterator[tuple[Path, Cluster | ClusterFileError]]:
-    """Yield each cluster file with what it holds, or with what is wrong with it; files that are refused are left out."""
-    for path in sorted(read_settings().clusters.glob("*.yaml")):
-        try:
-            cluster = read_cluster(path)
-        except ClusterFileError as error:
-            yield path, error
-            continue
-        if cluster.refused is None:
-            yield path, cluster
-
-
 def live_clusters() -> Iterator[Cluster]:
     """Yield each usable cluster whose nights have a schedule: in a finished log nothing more ends."""
-    for _, cluster in read_files():
-        if isinstance(cluster, Cluster) and cluster.schedule is not None:
+    for cluster in read_files(read_settings().clusters).values():
+        if isinstance(cluster, Cluster) and cluster.refused is None and cluster.schedule is not None:
             yield cluster
 
 

@@ -6,6 +6,8 @@ checked on a machine that does not hold the log.
 """
 
 import difflib
+import re
+from collections import defaultdict
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,6 +25,10 @@ TimeLimitKind = Literal["hard", "advisory", "absent"]
 
 #: calendar: the clock is true; week: hour and weekday are true, the date is not; relative: only differences mean anything.
 Clock = Literal["calendar", "week", "relative"]
+
+
+#: A cluster's name is part of paths, of DAGs' names and of assets' addresses: Airflow's characters, ASCII, no step out of a folder.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class _Part(BaseModel):
@@ -187,6 +193,16 @@ class Cluster(_Part):
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
     path: Path = Path()
 
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError(
+                f"{value[:120]!r} cannot name a cluster: up to 100 ASCII letters, digits, '_', '-' and '.', the first no '-' or '.'; "
+                "rename the file, or give it another `name`"
+            )
+        return value
+
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
@@ -253,16 +269,16 @@ def _doubled_key(root: yaml.Node | None) -> tuple[yaml.Node, yaml.Node] | None:
 
 def read_clusters(folder: Path) -> dict[str, Cluster]:
     """Read every *.yaml of `folder`, by cluster name in name order; a broken file and two files of one name are refused."""
-    found, broken = _read_what_can_be(folder)
+    clusters, broken = _read_what_can_be(folder)
     for error in broken.values():
         raise error
-    return found
+    return clusters
 
 
 def find_cluster(folder: Path, name: str) -> Cluster:
     """Return the cluster called `name`; raises ClusterFileError with the nearest name where there is none.
 
-    A broken file stops only its own cluster.
+    A broken file stops only its own cluster, and two files of one name stop only that name.
     """
     clusters, broken = _read_what_can_be(folder)
     if name not in clusters:
@@ -279,22 +295,36 @@ def find_cluster(folder: Path, name: str) -> Cluster:
     return cluster
 
 
-def _read_what_can_be(folder: Path) -> tuple[dict[str, Cluster], dict[str, ClusterFileError]]:
-    """Return the clusters by name and, by file stem, the errors of the files that are broken; two files of one name are refused."""
+def read_files(folder: Path) -> dict[Path, Cluster | ClusterFileError]:
+    """Return what each *.yaml of `folder` holds, or what is wrong with it, in the files' order; of one name all files are wrong."""
     if not folder.is_dir():
         raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
-    found: dict[str, Cluster] = {}
-    broken: dict[str, ClusterFileError] = {}
+    files: dict[Path, Cluster | ClusterFileError] = {}
+    by_name: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.yaml")):
         try:
-            cluster = read_cluster(path)
+            files[path] = cluster = read_cluster(path)
         except ClusterFileError as error:
-            broken[path.stem] = error
-            continue
-        if cluster.name in found:
-            raise ClusterFileError(f"{path}: the name {cluster.name!r} is already taken by {found[cluster.name].path}")
-        found[cluster.name] = cluster
-    return found, broken
+            files[path] = error
+        else:
+            by_name[cluster.name].append(path)
+    for name, paths in by_name.items():
+        for path in paths if len(paths) > 1 else ():
+            others = ", ".join(str(other) for other in paths if other != path)
+            files[path] = ClusterFileError(f"{path}: the name {name!r} is also that of {others}; give each its own", name)
+    return files
+
+
+def _read_what_can_be(folder: Path) -> tuple[dict[str, Cluster], dict[str, ClusterFileError]]:
+    """Return the usable clusters by name and the errors of the others by file stem, and by name where it is known."""
+    clusters: dict[str, Cluster] = {}
+    broken: dict[str, ClusterFileError] = {}
+    for path, held in read_files(folder).items():
+        if isinstance(held, Cluster):
+            clusters[held.name] = held
+        else:
+            broken[path.stem] = broken[held.cluster or path.stem] = held
+    return clusters, broken
 
 
 def _explain(path: Path, root: yaml.Node, loc: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -14,7 +14,11 @@ class NoSuchNight(RuncastError):
 
 
 class ClusterFileError(RuncastError):
-    """A cluster file cannot be used; carries the path, the line and the nearest known key."""
+    """A cluster file cannot be used; says the path, the line and the nearest known key. `cluster` is its name, where that is known."""
+
+    def __init__(self, message: str, cluster: str | None = None) -> None:
+        super().__init__(message)
+        self.cluster = cluster
 
 
 class Quoted(str):
@@ -75,6 +79,10 @@ class StageBusy(MayPass):
 
 class HomeRefuses(MayPass):
     """The disk below RUNCAST_HOME is full, read-only, failing, or its rights are others; what was there is untouched."""
+
+
+class NoFolder(RuncastError):
+    """RUNCAST_HOME, or a folder on the way to it or below it, is a file; nothing was written."""
 
 
 class QualityStop(RuncastError):

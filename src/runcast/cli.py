@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from runcast import night, records, rounds, show
-from runcast.data.cluster import Cluster, find_cluster, read_cluster, read_clusters
-from runcast.data.errors import NoSuchNight, QualityStop, RuncastError
+from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_files
+from runcast.data.errors import ClusterFileError, NoSuchNight, QualityStop, RuncastError
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings
 from runcast.host import HOST_COMMANDS, run_host_command
@@ -61,7 +61,7 @@ def main() -> None:
 def clusters_list(as_json: AsJson = False) -> None:
     """List every cluster file and whether it can be used."""
     settings = read_settings()
-    rows = [_cluster_row(path, settings) for path in sorted(settings.clusters.glob("*.yaml"))]
+    rows = [_cluster_row(path, held, settings) for path, held in read_files(settings.clusters).items()]
     _result(rows, as_json, show.clusters_table(rows, settings))
 
 
@@ -71,11 +71,11 @@ def clusters_check(
 ) -> None:
     """Check cluster files: the keys, the values, the adapter's options, and that the log's files are there."""
     settings = read_settings()
-    paths = sorted(settings.clusters.glob("*.yaml"))
-    unknown = sorted(set(names or ()) - {path.stem for path in paths})
+    files = read_files(settings.clusters)
+    unknown = sorted(set(names or ()) - {path.stem for path in files})
     if unknown:
         raise typer.BadParameter(f"no cluster file for {', '.join(unknown)} in {settings.clusters}")
-    rows = [_cluster_row(path, settings) for path in paths if not names or path.stem in names]
+    rows = [_cluster_row(path, held, settings) for path, held in files.items() if not names or path.stem in names]
     _result(rows, as_json, show.clusters_table(rows, settings))
     if any(row["problem"] and not row["refused"] for row in rows):
         raise typer.Exit(1)
@@ -482,26 +482,24 @@ def _progress(text: str, quiet: bool) -> Iterator[Any]:
         yield lambda more: spinner.update(escape(f"{text} ({more})"))
 
 
-def _cluster_row(path: Path, settings: Settings) -> dict[str, Any]:
+def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Settings) -> dict[str, Any]:
     """Describe one cluster file; `problem` says why it cannot be used now."""
     from runcast.data.sources.registry import check_options, find_files
 
-    try:
-        cluster = read_cluster(path)
-    except RuncastError as error:
-        return {"name": path.stem, "format": "", "time_zone": "", "schedule": None, "problem": str(error), "refused": None}
-    problem = cluster.refused
+    if isinstance(held, ClusterFileError):
+        return {"name": path.stem, "format": "", "time_zone": "", "schedule": None, "problem": str(held), "refused": None}
+    problem = held.refused
     if problem is None:
         try:
-            check_options(cluster)
-            find_files(cluster, settings)
+            check_options(held)
+            find_files(held, settings)
         except RuncastError as error:
             problem = str(error)
     return {
-        "name": cluster.name,
-        "format": cluster.source.format,
-        "time_zone": cluster.time_zone,
-        "schedule": cluster.schedule,
+        "name": held.name,
+        "format": held.source.format,
+        "time_zone": held.time_zone,
+        "schedule": held.schedule,
         "problem": problem,
-        "refused": cluster.refused,
+        "refused": held.refused,
     }

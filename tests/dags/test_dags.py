@@ -87,6 +87,23 @@ def test_a_broken_cluster_file_is_seen_and_leaves_the_others(parse):
     assert [task.task_id for task in bag.dags["nightly_broken"].tasks] == ["cluster_file"]
 
 
+def test_file_names_and_names_that_no_dag_can_have_are_seen_and_leave_the_others(parse):
+    bag = parse(
+        **{
+            "live": LIVE,
+            "sp ace": LIVE,
+            "out": LIVE + "name: ../../out\n",
+            "a": LIVE + "name: twin\n",
+            "b": LIVE + "name: twin\n",
+        }
+    )
+    assert bag.import_errors == {}
+    usable = ["live_accuracy_live", "nightly_live", "retention_live", "weekly_live"]
+    assert sorted(bag.dags) == sorted([*usable, "nightly_a", "nightly_b", "nightly_out", "nightly_sp_ace"])
+    assert "cannot name a cluster" in bag.dags["nightly_out"].doc_md
+    assert "also that of" in bag.dags["nightly_a"].doc_md
+
+
 def test_each_dag_has_an_owner_a_runbook_retries_and_a_timeout(parse):
     for dag in parse(live=LIVE, finished=FINISHED).dags.values():
         assert dag.max_active_runs == 1

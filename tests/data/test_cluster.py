@@ -1,10 +1,11 @@
 """Cluster files: what YAML would take unsaid is refused with its lines."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from runcast.data.cluster import read_cluster
+from runcast.data.cluster import find_cluster, read_cluster, read_clusters
 from runcast.data.errors import ClusterFileError
 
 GOOD = "source:\n  format: swf\n  paths: [log.swf]\ntime_zone: UTC\n"
@@ -58,3 +59,29 @@ def test_pseudonyms_need_a_key_and_names(tmp_path: Path, text: str, match: str) 
     (tmp_path / "c.yaml").write_text(GOOD + text)
     with pytest.raises(ClusterFileError, match=match):
         read_cluster(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../out", "a/b", "/etc/x", "-x", ".x", "a b", "a=b", "<b>", "Größe", "a\nb", "x" * 101]
+)
+def test_a_name_that_is_no_folder_or_no_dag_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"{GOOD}name: {json.dumps(name)}\n", encoding="utf-8")
+    with pytest.raises(ClusterFileError, match=r"c\.yaml:\d+: name: "):
+        read_cluster(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("name", ["venus", "A100", "sdsc-sp2.v1", "_x", "7", "x" * 100])
+def test_a_plain_name_is_taken(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.yaml").write_text(GOOD)
+    assert read_cluster(tmp_path / f"{name}.yaml").name == name
+
+
+def test_two_files_of_one_name_stop_that_name_only(tmp_path: Path) -> None:
+    for file, more in {"a": "name: twin\n", "b": "name: twin\n", "good": ""}.items():
+        (tmp_path / f"{file}.yaml").write_text(GOOD + more)
+    assert find_cluster(tmp_path, "good").name == "good"
+    for asked in ("a", "b", "twin"):
+        with pytest.raises(ClusterFileError, match=r"the name 'twin' is also that of .*[ab]\.yaml; give each its own"):
+            find_cluster(tmp_path, asked)
+    with pytest.raises(ClusterFileError, match="'twin'"):
+        read_clusters(tmp_path)
