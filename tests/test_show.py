@@ -1,14 +1,16 @@
 """Tables in a terminal: everything is there at 80 and at 120 columns, nothing is cut, and no state is told by colour alone."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
 
+from runcast import records
 from runcast.data.settings import read_settings
-from runcast.show import clusters_table, status_table
+from runcast.show import clusters_table, night_rows, status_table
 
 LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
 
@@ -91,3 +93,19 @@ def test_list_of_clusters_fits_and_says_what_is_wrong_below(columns: int, tmp_pa
     assert lines[3].split() == ["[b]odd", "by", "hand", "problem"]
     assert "3 cluster files in" in text
     assert f"slurm_kabre: {LONG}" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("champions", "is_champion"),
+    [({"cart": "2"}, True), ({"cart": "1"}, False), ({"gbdt": "2"}, False), ({}, False)],
+    ids=["the night's own", "one of a night before", "of another kind", "none"],
+)
+def test_champion_is_said_of_the_version_beside_it(tmp_path: Path, champions: dict[str, str], is_champion: bool) -> None:
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    for stage, record in {"evaluate": {}, "register": {"versions": {"cart": "2"}}, "promote": {"champions": champions}}.items():
+        records.keep(settings, "venus", day, stage, record)
+    report = settings.reports / "venus" / day / "report.json"
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"jobs": 9, "predictors": {}, "verdicts": {}, "coverage": {}}))
+    cart = next(row for row in night_rows(settings, "venus", day) if row["model"] == "cart")
+    assert (cart["version"], cart["champion"]) == ("2", is_champion)

@@ -278,7 +278,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "coverage": report["coverage"].get(kind, {}),
                 "verdict": verdict.get("text", ""),
                 "version": version,
-                "champion": kind in stages.get("promote", {}).get("champions", {}),
+                "champion": version is not None and stages.get("promote", {}).get("champions", {}).get(kind) == version,
                 "serves": stages.get("export", {}).get("model_version"),
                 "bundle": stages.get("export", {}).get("bundle"),
                 "failure": failure,
