@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -29,7 +30,7 @@ class RefusedError(ServiceError):
 
 
 class Client:
-    """Asks and tells the service behind one Unix socket; `timeout_s` bounds each step of a request."""
+    """Asks and tells the service behind one Unix socket; `timeout_s` bounds a request from connecting to the last byte of its answer."""
 
     def __init__(self, socket_path: Path, timeout_s: float) -> None:
         self._socket_path = socket_path
@@ -80,14 +81,36 @@ class Client:
         return _read_answer(response.status, body)
 
 
+class _BoundedSocket(socket.socket):
+    """A Unix socket on which everything together ends at a deadline: an answer that trickles in resets no timeout."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._deadline_s = time.monotonic() + timeout_s
+        self.settimeout(timeout_s)
+
+    def sendall(self, *arguments: Any) -> None:
+        self._use_what_is_left()
+        super().sendall(*arguments)
+
+    def recv_into(self, *arguments: Any) -> int:
+        self._use_what_is_left()
+        return super().recv_into(*arguments)
+
+    def _use_what_is_left(self) -> None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self.settimeout(left_s)
+
+
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("runcast", timeout=timeout_s)
-        self._path = path
+        super().__init__("runcast")
+        self._path, self._timeout_s = path, timeout_s
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        self.sock = _BoundedSocket(self._timeout_s)
         self.sock.connect(str(self._path))
 
 

@@ -239,7 +239,14 @@ def test_a_dry_run_prints_the_commands_and_changes_nothing(
 
 @pytest.mark.parametrize(
     ("mode", "reason"),
-    [("hang", "timeout"), ("not_json", "rubbish"), ("deep", "rubbish"), ("stale", "status"), ("reversed", "rubbish")],
+    [
+        ("hang", "timeout"),
+        ("trickle", "timeout"),
+        ("not_json", "rubbish"),
+        ("deep", "rubbish"),
+        ("stale", "status"),
+        ("reversed", "rubbish"),
+    ],
 )
 def test_without_a_usable_answer_nothing_is_changed(tmp_path: Path, queue: Queue, mode: str, reason: str) -> None:
     with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
