@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from runcast import records
 from runcast.data.settings import read_settings
-from runcast.show import clusters_table, night_rows, status_table
+from runcast.show import clusters_table, night_rows, status_rows, status_table
 
 LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
 
@@ -109,3 +109,18 @@ def test_champion_is_said_of_the_version_beside_it(tmp_path: Path, champions: di
     report.write_text(json.dumps({"jobs": 9, "predictors": {}, "verdicts": {}, "coverage": {}}))
     cart = next(row for row in night_rows(settings, "venus", day) if row["model"] == "cart")
     assert (cart["version"], cart["champion"]) == ("2", is_champion)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000], ids=["empty", "cut", "list", "bytes", "deep"]
+)
+@pytest.mark.parametrize("stage", ["evaluate", "failure"])
+def test_a_damaged_record_is_told_of_and_hides_no_other_cluster(tmp_path: Path, stage: str, content: bytes) -> None:
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    for name in ("mars", "venus"):
+        records.keep(settings, name, day, "ingest", {})
+    damaged = records.record_path(settings, "mars", day, stage)
+    damaged.write_bytes(content)
+    mars, venus = status_rows(settings, ["mars", "venus"])
+    assert mars["failure"] == f"failed at {stage}: {damaged} is damaged. Delete it and run the night of {day} again."
+    assert venus["failure"] is None

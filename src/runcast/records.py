@@ -21,7 +21,7 @@ def keep(settings: Settings, cluster_name: str, day: str, stage: str, record: Re
     _write(record_path(settings, cluster_name, day, stage), record)
     failed = read_failure(settings, cluster_name, day)
     if failed is not None and failed["stage"] == stage:
-        record_path(settings, cluster_name, day, _FAILURE).unlink()
+        record_path(settings, cluster_name, day, _FAILURE).unlink(missing_ok=True)
 
 
 def keep_failure(settings: Settings, cluster_name: str, day: str, stage: str, error: Exception, now: dt.datetime) -> None:
@@ -40,15 +40,25 @@ def record_path(settings: Settings, cluster_name: str, day: str, stage: str) -> 
 
 
 def read_night(settings: Settings, cluster_name: str, day: str) -> dict[str, Record]:
-    """Return the records kept of one night, by stage; empty where there was none."""
-    folder = settings.home / "nights" / cluster_name / day
-    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("[!.]*.json")) if path.stem != _FAILURE}
+    """Return the records kept of one night, by stage; one that is damaged is left out, and `read_failure` tells of it."""
+    kept = {path.stem: _read(path) for path in _kept(settings, cluster_name, day) if path.stem != _FAILURE}
+    return {stage: record for stage, record in kept.items() if record is not None}
 
 
 def read_failure(settings: Settings, cluster_name: str, day: str) -> Record | None:
-    """Return the failure that a night ended with (stage, kind, error, at), None where no stage of it stands failed."""
-    path = record_path(settings, cluster_name, day, _FAILURE)
-    return json.loads(path.read_text()) if path.exists() else None
+    """Return the failure that a night ended with (stage, kind, error, at), None where no stage of it stands failed.
+
+    A damaged record is a failure too: one bad file must not hide the nights of every cluster.
+    """
+    for path in _kept(settings, cluster_name, day):
+        record = _read(path)
+        if record is None:
+            at = dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC).isoformat(timespec="seconds")
+            error = f"{path} is damaged. Delete it and run the night of {day} again."
+            return {"stage": path.stem, "kind": "RecordDamaged", "error": error, "at": at}
+        if path.stem == _FAILURE:
+            return record
+    return None
 
 
 def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:
@@ -67,6 +77,19 @@ def clusters_with_nights(settings: Settings) -> list[str]:
     """Return the names of the clusters that have had a night, in name order, whatever their files hold now."""
     folder = settings.home / "nights"
     return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _kept(settings: Settings, cluster_name: str, day: str) -> list[Path]:
+    return sorted((settings.home / "nights" / cluster_name / day).glob("[!.]*.json"))
+
+
+def _read(path: Path) -> Record | None:
+    """Return a record, None where the file does not hold one."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _write(path: Path, record: Record) -> None:
