@@ -240,9 +240,8 @@ def test_features_and_rejects_are_replaced_whole(lake: Lake) -> None:
     lake.write_features("venus", pa.table({"job_key": ["a", "b"], "hour": pa.array([1, 2], pa.float32())}))
     lake.write_features("venus", pa.table({"job_key": ["a"], "hour": pa.array([1], pa.float32())}))
     assert lake.read_features("venus").to_pydict() == {"job_key": ["a"], "hour": [1.0]}
-    lake.write_rejects(
-        "venus", pa.Table.from_pylist([dict(zip(REJECTS.names, ("venus", "f", 3, "why", "d", "raw"), strict=True))], REJECTS)
-    )
+    reject = dict(zip(REJECTS.names, ("venus", "f", 3, "why", "d", "raw", "2024-03-01"), strict=True))
+    lake.write_rejects("venus", pa.Table.from_pylist([reject], REJECTS))
     assert lake.read_rejects("venus")["line"].to_pylist() == [3]
     with pytest.raises(LakeError, match="no features yet"):
         lake.read_features("philly")

@@ -39,13 +39,16 @@ def replayed(name: str, traces: Path, home: Path, kinds: tuple[str, ...], **chan
 
 @pytest.mark.parametrize("name", NEAREST_MEDIAN)
 def test_baselines_are_those_of_an_independent_sketch(name: str, traces: Path, tmp_path: Path) -> None:
-    """Ours stop at a hard limit, the sketch's did not: here the limits are taken as advice."""
+    """Ours stop at a hard limit, the sketch's did not: here the limits are taken as advice.
+
+    Where a job's user and queue are new, the sketch took all runs and ours those of the same request: a factor some per cent lower.
+    """
     found = replayed(name, traces, tmp_path, ("last_two", "nearest_median"), time_limit="advisory")
     for kind, expected in (("last_two", LAST_TWO.get(name)), ("nearest_median", NEAREST_MEDIAN[name])):
         if expected is not None:
             values = found[kind]["all"]
             assert (values["mdape"], values["within_25"]) == pytest.approx(expected[:2], abs=0.005), kind
-            assert values["error_factor"] == pytest.approx(expected[2], rel=0.015), kind
+            assert 0.98 * expected[2] <= values["error_factor"] <= 1.015 * expected[2], kind
 
 
 @pytest.mark.slow
