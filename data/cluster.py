@@ -9,16 +9,28 @@ import difflib
 import re
 from collections import defaultdict
 from datetime import tzinfo
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 import yaml
 from croniter import croniter
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from runcast.data.columns import COLUMNS
 from runcast.data.errors import ClusterFileError
 from runcast.data.pseudonyms import DEFAULT_COLUMNS, NameColumn
+from runcast.data.states import STATES
 
 SourceFormat = Literal["slurm_sacct", "slurm_json", "helios", "pai", "philly", "acme", "swf", "lsf", "k8s_pods", "table"]
 TimeLimitKind = Literal["hard", "advisory", "absent"]
@@ -31,8 +43,44 @@ Clock = Literal["calendar", "week", "relative"]
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
+#: What a gate may ask of a forecast; evaluation/metrics.py computes them. Of `under_share` neither more nor less is better.
+GateMetric = Literal[
+    "mdape", "within_25", "error_factor", "r2_log", "off_by_2x", "under_share", "p90_coverage", "spearman", "mape", "wape",
+]  # fmt: skip
+COVERAGE_PREFIX = "coverage_"  # a gate's metric of this form reads the coverage at a target: coverage_0.089
+#: The jobs a gate may be about, beside `state:<state>` and `group:<group>`; evaluation/slices.py chooses them.
+GateRows = Literal["all", "recurring", "new_user", "long", "multi_node"]
+
+LONGEST_DAYS = 36_500  # a century: what is longer is a slip, and beyond what a date can be counted back
+LARGEST_INT = 2**31 - 1  # what the libraries that train take
+MOST_TREES, MOST_LEAVES = 100_000, 131_072  # beyond reason; LightGBM's limit
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML's yes, on and true would count as 1."""
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and bool not in (field.annotation, *get_args(field.annotation)):
+            raise ValueError(f"is no switch; found {str(value).lower()}")
+        return value
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())  # walks a folder: 20 ms each time
+
+
+def _known(value: str, known: tuple[str, ...], *forms: str) -> str:
+    if value not in known:
+        near = difflib.get_close_matches(value, known, n=1)
+        raise ValueError(
+            f"unknown {value!r}; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join((*known, *forms))}")
+        )
+    return value
 
 
 def _cron(value: str | None) -> str | None:
@@ -53,27 +101,29 @@ class Source(_Part):
 class CartParameters(_Part):
     """Of the CART predictor; MLaaS-in-the-Wild names the method only, depth and leaf are those of FACTS-style public replays."""
 
-    max_depth: int = Field(16, ge=1)
+    max_depth: int = Field(16, ge=1, le=1000)
     min_samples_leaf: int = Field(20, ge=1)
 
 
 class GbdtParameters(_Part):
     """Of the LightGBM predictors."""
 
-    trees: int = Field(300, ge=1)
-    leaves: int = Field(63, ge=2)
-    learning_rate: float = Field(0.07, gt=0)
-    min_data_in_leaf: int = Field(20, ge=1)
+    trees: int = Field(300, ge=1, le=MOST_TREES)
+    leaves: int = Field(63, ge=2, le=MOST_LEAVES)
+    learning_rate: float = Field(0.07, gt=0, le=1)
+    min_data_in_leaf: int = Field(20, ge=1, le=LARGEST_INT)
 
 
 class RuncastParameters(_Part):
     """Of the predictor `runcast`; one default for all logs, chosen before the test stretch of any (see training/DECISIONS.md)."""
 
     latest_jobs: int = Field(150_000, ge=1)  # learns from so many, the latest ended
-    trees: int = Field(200, ge=1)  # of p90 and of the scorer; each of the median's two models has three quarters of it
-    leaves: int = Field(31, ge=2)
-    learning_rate: float = Field(0.05, gt=0)
-    min_data_in_leaf: int = Field(50, ge=1)
+    trees: int = Field(
+        200, ge=1, le=MOST_TREES
+    )  # of p90 and of the scorer; each of the median's two models has three quarters of it
+    leaves: int = Field(31, ge=2, le=MOST_LEAVES)
+    learning_rate: float = Field(0.05, gt=0, le=1)
+    min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
     margin_jobs: int = Field(1000, ge=1)  # latest ended jobs that correct p90
     margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
@@ -82,10 +132,10 @@ class RuncastParameters(_Part):
 class Training(_Part):
     """What the models learn from."""
 
-    window_days: float | None = Field(None, gt=0)  # null: everything that had ended
+    window_days: float | None = Field(None, gt=0, le=LONGEST_DAYS)  # null: everything that had ended
     min_jobs: int = Field(500, ge=2)  # below this LightGBM degenerates towards a constant; the baseline serves instead
-    seed: int = 7
-    threads: int = Field(1, ge=1)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
+    seed: int = Field(7, ge=0, le=LARGEST_INT)
+    threads: int = Field(1, ge=1, le=1024)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
     cart: CartParameters = CartParameters()
     gbdt: GbdtParameters = GbdtParameters()
     runcast: RuncastParameters = RuncastParameters()
@@ -94,11 +144,41 @@ class Training(_Part):
 class Gate(_Part):
     """One condition on one number of the report; `than_best_baseline` compares with the best baseline on the same rows."""
 
-    metric: str = "error_factor"
-    rows: str = "all"  # slice name
+    metric: str = "error_factor"  # a GateMetric, or coverage_<target>
+    rows: str = "all"  # GateRows, state:<state> or group:<group>
     at_most: float | None = None
     at_least: float | None = None
     than_best_baseline: bool = True
+
+    @field_validator("metric")
+    @classmethod
+    def _known_metric(cls, value: str) -> str:
+        return value if value.startswith(COVERAGE_PREFIX) else _known(value, get_args(GateMetric), f"{COVERAGE_PREFIX}<target>")
+
+    @field_validator("rows")
+    @classmethod
+    def _known_rows(cls, value: str) -> str:
+        if value.startswith("state:"):
+            return f"state:{_known(value.removeprefix('state:'), tuple(STATES))}"
+        return value if value.startswith("group:") else _known(value, get_args(GateRows), "state:<state>", "group:<group>")
+
+    @model_validator(mode="after")
+    def _can_hold_and_fail(self) -> Self:
+        if not self.than_best_baseline and self.at_most is None and self.at_least is None:
+            raise ValueError("asks for nothing: set at_most, at_least or than_best_baseline: true")
+        if self.at_most is not None and self.at_least is not None and self.at_least > self.at_most:
+            raise ValueError(f"nothing is at least {self.at_least:g} and at most {self.at_most:g}")
+        if self.metric == "under_share" and self.than_best_baseline:
+            raise ValueError(
+                "neither more nor less under_share is better: set at_most or at_least, and than_best_baseline: false"
+            )
+        if self.metric.startswith(COVERAGE_PREFIX) and self.rows != "all":
+            raise ValueError(f"coverage is known on all jobs, not on {self.rows!r}")
+        return self
+
+
+Target = Annotated[float, Field(gt=0, le=1)]  # a share: 0.089 is 8.9 %
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Evaluation(_Part):
@@ -106,7 +186,7 @@ class Evaluation(_Part):
 
     test_share: float = Field(0.2, gt=0, lt=1)  # the latest share of jobs by submission
     min_test_jobs: int = Field(100, ge=1)
-    targets: tuple[float, ...] = (0.089, 0.108)  # Table 2: PAI's CART, Helios
+    targets: tuple[Target, ...] = (0.089, 0.108)  # Table 2: PAI's CART, Helios
     gates: tuple[Gate, ...] = (Gate(),)
     replay_schedule: str | None = (
         "0 10 * * 6"  # cron, in time_zone: hours of one core, so by day and at the week's end; null: by hand
@@ -117,15 +197,35 @@ class Evaluation(_Part):
     def _known_cron(cls, value: str | None) -> str | None:
         return _cron(value)
 
+    @field_validator("gates")
+    @classmethod
+    def _at_least_one(cls, value: tuple[Gate, ...]) -> tuple[Gate, ...]:
+        if not value:
+            raise ValueError("an empty list would let every model serve; leave the key out for the gate that stands by itself")
+        return value
+
+    @model_validator(mode="after")
+    def _coverage_is_known(self) -> Self:
+        known = tuple(f"{COVERAGE_PREFIX}{target:g}" for target in self.targets)
+        for gate in self.gates:
+            if gate.metric.startswith(COVERAGE_PREFIX) and gate.metric not in known:
+                raise ValueError(f"gate on {gate.metric}: coverage is known at the targets: {', '.join(known) or 'none'}")
+        return self
+
 
 class Quality(_Part):
     """Ranges of the quality suite; see quality.py for what each stops or warns of."""
 
     min_rows: int = Field(1, ge=0)
-    null_share_at_most: dict[str, float] = {}
+    null_share_at_most: dict[str, Share] = {}  # by canonical column
     row_count_factor: float | None = Field(
         None, gt=1
     )  # how many times more or fewer rows a day may have; null: as the days before differ
+
+    @field_validator("null_share_at_most")
+    @classmethod
+    def _known_columns(cls, value: dict[str, float]) -> dict[str, float]:
+        return {_known(name, tuple(column.name for column in COLUMNS)): share for name, share in value.items()}
 
 
 class Drift(_Part):
@@ -134,8 +234,12 @@ class Drift(_Part):
     How often the defaults speak up on the public logs, and what they find, stands in docs/drift.md.
     """
 
-    days: int = Field(7, ge=1)  # the latest days, held against the window before: a whole week, or every weekend would be one
-    periods: int = Field(26, ge=4)  # as many stretches of `days` before say what is usual: half a year; fewer than 4 say nothing
+    days: int = Field(
+        7, ge=1, le=366
+    )  # the latest days, held against the window before: a whole week, or every weekend would be one
+    periods: int = Field(
+        26, ge=4, le=1000
+    )  # as many stretches of `days` before say what is usual: half a year; fewer than 4 say nothing
     min_jobs: int = Field(100, ge=1)  # of a stretch, and of the window before it; with fewer nothing is judged
     distance_at_least: float = Field(0.45, gt=0, le=1)  # of Jensen and Shannon: 0 the same, 1 nothing in common
     distance_times_usual: float = Field(1.25, ge=1)
@@ -148,19 +252,21 @@ class Drift(_Part):
 class Export(_Part):
     """What is handed to the scheduler, and where what it was told can be read."""
 
-    valid_days: float = Field(7, gt=0)  # past this a bundle is not served: a week without a night means something is broken
+    valid_days: float = Field(7, gt=0, le=LONGEST_DAYS)  # past this a bundle is not served: a week without a night is a fault
     served: tuple[str, ...] | None = Field(None, min_length=1)  # globs of what `runcast serve` keeps; null: no live accuracy
 
 
 class Retention(_Part):
     """How long what can be made again is kept; jobs in the lake, what an alias names and what serves are always kept."""
 
-    versions_days: int = Field(90, ge=1)  # a quarter of nights to compare in MLflow; a version weighs what its history weighs
+    versions_days: int = Field(
+        90, ge=1, le=LONGEST_DAYS
+    )  # a quarter of nights to compare; a version weighs what its history does
     rollbacks: int = Field(3, ge=1)  # versions that were champion, for a rollback, however old
-    models_days: int = Field(14, ge=1)  # folders of trained models; the registry has copies
+    models_days: int = Field(14, ge=1, le=LONGEST_DAYS)  # folders of trained models; the registry has copies
     bundles: int = Field(3, ge=1)  # beside the current one, the latest: for a rollback by hand, and for slow readers
     reports_days: int = Field(
-        400, ge=1
+        400, ge=1, le=LONGEST_DAYS
     )  # reports, records of nights, live accuracy, replays: a year can be compared with the last
 
 
@@ -172,7 +278,7 @@ class Pseudonymise(_Part):
 
 
 class Cluster(_Part):
-    """One cluster, as its file says; `path` is where it was read from."""
+    """One cluster, as its file says; `path` is where it was read from, which no file can say."""
 
     name: str = Field(min_length=1)
     description: str = ""
@@ -182,7 +288,7 @@ class Cluster(_Part):
     gpus_tracked: bool = False  # False: a request without GPUs is unknown (null), not 0
     time_limit: TimeLimitKind = "hard"  # what the log's limit means; absent: the column is not to be read
     schedule: str | None = None  # cron, in time_zone; null: only by hand (a finished log)
-    lookback_days: float = Field(3, ge=0)  # accounting that arrives late is picked up for this long
+    lookback_days: float = Field(3, ge=0, le=LONGEST_DAYS)  # accounting that arrives late is picked up for this long
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     quality: Quality = Quality()
@@ -191,7 +297,11 @@ class Cluster(_Part):
     retention: Retention = Retention()
     pseudonymise: Pseudonymise | None = None  # null: names stay as the log has them
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
-    path: Path = Path()
+    _path: Path = PrivateAttr(Path())
+
+    def model_post_init(self, context: Any, /) -> None:
+        if isinstance(context, Path):
+            self._path = context
 
     @field_validator("name")
     @classmethod
@@ -206,8 +316,8 @@ class Cluster(_Part):
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
-        if value not in available_timezones():
-            near = difflib.get_close_matches(value, sorted(available_timezones()), n=1)
+        if value not in _zones():
+            near = difflib.get_close_matches(value, sorted(_zones()), n=1)
             raise ValueError(f"unknown time zone {value!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return value
 
@@ -215,6 +325,10 @@ class Cluster(_Part):
     @classmethod
     def _known_cron(cls, value: str | None) -> str | None:
         return _cron(value)
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     @property
     def zone(self) -> tzinfo:
@@ -243,7 +357,7 @@ def read_cluster(path: Path) -> Cluster:
     if root is None or not isinstance(content, dict):
         raise ClusterFileError(f"{path}: expected a mapping with at least source and time_zone, found {type(content).__name__}")
     try:
-        return Cluster.model_validate({"name": path.stem, **content, "path": path})
+        return Cluster.model_validate({"name": path.stem, **content}, context=path)
     except ValidationError as error:
         raise ClusterFileError("\n".join(_explain(path, root, e["loc"], e["type"], e["msg"]) for e in error.errors())) from None
 
@@ -333,7 +447,7 @@ def _explain(path: Path, root: yaml.Node, loc: tuple[int | str, ...], kind: str,
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
         return f"{where}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
-    return f"{where}: {message}"
+    return f"{where}: {message.removeprefix('Value error, ')}"
 
 
 def _locate(root: yaml.Node, loc: tuple[int | str, ...]) -> tuple[int, list[str]]:

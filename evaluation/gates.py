@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runcast.data.cluster import Gate
+from runcast.data.cluster import COVERAGE_PREFIX, Gate
 from runcast.evaluation.errors import UnknownNumber
 from runcast.evaluation.metrics import BY_NAME
 from runcast.evaluation.scores import Coverage, Scores
-
-#: A gate's metric of this form reads the coverage at a target: coverage_0.089.
-COVERAGE_PREFIX = "coverage_"
 
 
 @dataclass(frozen=True)

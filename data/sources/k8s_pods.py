@@ -44,7 +44,7 @@ _STATES = {"Succeeded": "COMPLETED", "Failed": "FAILED", "Running": "RUNNING", "
 class Options(BaseModel):
     """`source.options` of a pod list."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     trace_end_s: float | None = None  # default: the latest deletion in the file
 

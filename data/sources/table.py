@@ -62,7 +62,7 @@ _BATCH_ROWS = 65_536
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class SecondsFrom(_Part):

@@ -1,12 +1,19 @@
 """Cluster files: what YAML would take unsaid is refused with its lines."""
 
 import json
+import re
+from functools import reduce
+from math import inf, nan
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 
-from runcast.data.cluster import find_cluster, read_cluster, read_clusters
+from runcast.data.cluster import Cluster, Gate, GateMetric, GateRows, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import ClusterFileError
+from runcast.data.sources.registry import check_options
+from runcast.evaluation.metrics import METRICS
 
 GOOD = "source:\n  format: swf\n  paths: [log.swf]\ntime_zone: UTC\n"
 
@@ -85,3 +92,124 @@ def test_two_files_of_one_name_stop_that_name_only(tmp_path: Path) -> None:
             find_cluster(tmp_path, asked)
     with pytest.raises(ClusterFileError, match="'twin'"):
         read_clusters(tmp_path)
+
+
+def numbers_of(model: type, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every key of a cluster file, below `model`, that holds one number; gates have a table of their own."""
+    found = []
+    for name, field in model.model_fields.items():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        if int in kinds or float in kinds:
+            found.append((*at, name))
+        for kind in kinds:
+            if hasattr(kind, "model_fields") and kind is not Gate:
+                found += numbers_of(kind, (*at, name))
+    return found
+
+
+#: Words of the keys that only ask for more, or compare: there a large number has its plain meaning.
+TAKES_LARGE = (
+    "min_",
+    "rollbacks",
+    "bundles",
+    "latest_jobs",
+    "scored_rows",
+    "margin_jobs",
+    "factor",
+    "times_usual",
+    "error_at_least",
+)
+
+
+@pytest.mark.parametrize("value", [inf, -inf, nan, -1, 1e300, True], ids=str)
+@pytest.mark.parametrize("key", numbers_of(Cluster), ids=".".join)
+def test_a_number_without_sense_is_refused_at_every_key(tmp_path: Path, key: tuple[str, ...], value: float) -> None:
+    if value == 1e300 and any(word in key[-1] for word in TAKES_LARGE) and "leaf" not in key[-1]:
+        return
+    content = yaml.safe_load(GOOD)
+    reduce(lambda part, name: part.setdefault(name, {}), key[:-1], content)[key[-1]] = value
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(ClusterFileError, match=rf"c\.yaml:\d+: {re.escape('.'.join(key))}: "):
+        read_cluster(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("gate", "match"),
+    [
+        ("{metric: err_factor}", r"gates\.0\.metric: unknown 'err_factor'; did you mean 'error_factor'\?"),
+        ("{metric: x}", r"gates\.0\.metric: unknown 'x'; known are mdape, .*coverage_<target>"),
+        ("{metric: coverage_0.5}", r"coverage is known at the targets: coverage_0\.089, coverage_0\.108"),
+        ("{metric: coverage_0.089, rows: long}", r"coverage is known on all jobs, not on 'long'"),
+        ("{rows: recuring}", r"gates\.0\.rows: unknown 'recuring'; did you mean 'recurring'\?"),
+        ("{rows: 'state:COMPLETE'}", r"gates\.0\.rows: unknown 'COMPLETE'; did you mean 'COMPLETED'\?"),
+        ("{than_best_baseline: false}", r"gates\.0: asks for nothing"),
+        ("{at_least: 2, at_most: 1}", r"nothing is at least 2 and at most 1"),
+        ("{metric: under_share}", r"neither more nor less under_share is better"),
+        ("{at_most: .nan}", r"at_most: Input should be a finite number"),
+        ("{at_least: .inf}", r"at_least: Input should be a finite number"),
+        ("", r"evaluation\.gates: an empty list would let every model serve"),
+    ],
+)
+def test_a_gate_that_cannot_judge_is_refused_and_only_it(tmp_path: Path, gate: str, match: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"{GOOD}evaluation:\n  gates: [{gate}]\n")
+    with pytest.raises(ClusterFileError, match=match) as told:
+        read_cluster(tmp_path / "c.yaml")
+    assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        *(f"{{metric: {name}, at_most: 1, than_best_baseline: false}}" for name in get_args(GateMetric)),
+        *(f"{{rows: {name}}}" for name in (*get_args(GateRows), "'state:TIMEOUT'", "'group:vc 1'")),
+        "{metric: coverage_0.108, at_least: 0.2}",
+        "{at_least: -1, at_most: 3}",
+    ],
+)
+def test_a_gate_that_can_judge_is_taken(tmp_path: Path, gate: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"{GOOD}evaluation: {{gates: [{gate}]}}\n")
+    assert len(read_cluster(tmp_path / "c.yaml").evaluation.gates) == 1
+
+
+def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
+    assert list(get_args(GateMetric)) == [metric.name for metric in METRICS]
+    assert [metric.name for metric in METRICS if metric.better == "neither"] == ["under_share"]
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("path: /etc/passwd\n", r"c\.yaml:5: path: unknown key; known are clock, description, "),
+        ("_path: /etc/passwd\n", r"c\.yaml:5: _path: unknown key"),
+        ("zone: UTC\n", r"c\.yaml:5: zone: unknown key; did you mean"),
+        ("quality: {null_share_at_most: {usr: 0.1}}\n", r"unknown 'usr'; did you mean 'user'\?"),
+        ("quality: {null_share_at_most: {user: 1.5}}\n", r"null_share_at_most\.user: .*less than or equal to 1"),
+        ("quality: {null_share_at_most: {user: .nan}}\n", r"null_share_at_most\.user: .*finite"),
+        ("evaluation: {targets: [8.9]}\n", r"evaluation\.targets\.0: .*less than or equal to 1"),
+        ("evaluation: {targets: [.nan]}\n", r"evaluation\.targets\.0: .*finite"),
+    ],
+)
+def test_what_a_file_cannot_say_is_refused_by_name(tmp_path: Path, text: str, match: str) -> None:
+    (tmp_path / "c.yaml").write_text(GOOD + text)
+    with pytest.raises(ClusterFileError, match=match):
+        read_cluster(tmp_path / "c.yaml")
+
+
+def test_a_cluster_knows_its_file(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(GOOD)
+    read = read_cluster(tmp_path / "c.yaml")
+    assert (read.path, read.model_copy(update={"clock": "week"}).path) == (tmp_path / "c.yaml",) * 2
+
+
+@pytest.mark.parametrize(
+    ("source", "match"),
+    [
+        ("{format: k8s_pods, paths: [p], options: {trace_end_s: .inf}}", r"options\.trace_end_s: .*finite"),
+        ("{format: table, paths: [t], options: {columns: {}, runtime_clamped_at_s: .inf}}", r"runtime_clamped_at_s: .*finite"),
+    ],
+    ids=["pods", "table"],
+)
+def test_an_option_that_is_no_finite_number_is_refused(tmp_path: Path, source: str, match: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"source: {source}\ntime_zone: UTC\n")
+    with pytest.raises(ClusterFileError, match=match):
+        check_options(read_cluster(tmp_path / "c.yaml"))
