@@ -7,10 +7,6 @@ class NothingToJudge(RuncastError):
     """No job to test on, or nothing had ended before the first of them."""
 
 
-class UnknownNumber(RuncastError):
-    """A gate asks for a metric or a slice that the report does not hold."""
-
-
 class UnreadablePredictions(RuncastError):
     """A file of predictions is not what a replay of this cluster's log writes."""
 

@@ -86,8 +86,7 @@ def evaluate(
     """Replay once over the latest jobs that had ended by the end of `day`, judge every model, and write the report.
 
     `champions` gives for a kind the model folder of the version that serves. Raises FeaturesStale where the features of that day
-    were not built, UnknownNumber where a gate asks for what is not measured. A log with nothing to test on gets a report that says
-    so, and verdicts that failed.
+    were not built. A log with nothing to test on gets a report that says so, and verdicts that failed.
     """
     matrix = read_night(cluster, settings, day)
     night, seen = day.isoformat(), fingerprint(matrix)

@@ -198,7 +198,7 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
     A rollback that was killed once its bundle was written is finished, not made twice. Raises ClockBehind as `export` does.
     """
     _refuse_clock_behind(cluster, day, now)
-    store = open_store(settings)
+    store = open_store(settings, must_exist=True)
     root = bundles_of(cluster, settings)
     unfinished = moving.finish(store, root)
     if unfinished is not None and unfinished.left is not None:

@@ -102,9 +102,9 @@ def in_turn(action: Callable[Concatenate[Cluster, Settings, P], Result]) -> Call
     return run
 
 
-def opened(cluster: Cluster, settings: Settings) -> Store:
+def opened(cluster: Cluster, settings: Settings, *, must_exist: bool = False) -> Store:
     """Open the tracking store, and finish the move that a killed process left; for those whose turn it is."""
-    store = open_store(settings)
+    store = open_store(settings, must_exist=must_exist)
     finish(store, bundles_of(cluster, settings))
     return store
 

@@ -25,6 +25,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SADeprecationWarning, SQLAlchemyError
 
 from runcast.data.settings import Settings
+from runcast.registry.answering import KEPT, shown, wait_for_answer, without_password
 from runcast.registry.errors import RegistryError, StoreUnavailable
 from runcast.registry.slug import slug
 
@@ -62,21 +63,35 @@ class Store:
         return str(found.experiment_id)
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the tracking store that the settings name, making the database where it is SQLite and absent.
+def open_store(settings: Settings, *, must_exist: bool = False) -> Store:
+    """Open the tracking store that the settings name, making the database where it is SQLite and absent, unless it `must_exist`.
 
-    Also makes it the process's tracking store: the library looks logged models up through that one.
+    Also makes it the process's tracking store: the library looks logged models up through that one. Raises StoreUnavailable where
+    trying again may help, RegistryError where it is no store, or not ours to use.
     """
-    with told_when_unavailable(settings.tracking_uri):
-        return _open(settings.tracking_uri, settings)
+    uri = settings.tracking_uri
+    with told_when_unavailable(uri):
+        try:
+            return _open(uri, settings, must_exist)
+        except (MlflowException, SQLAlchemyError, sqlite3.Error, ImportError, ValueError) as error:
+            if _why_unavailable(error) is not None:
+                raise
+            raise RegistryError(
+                f"the tracking store {shown(uri)} cannot be used ({_first_line(error, uri)}). Check MLFLOW_TRACKING_URI: unset for "
+                "SQLite below the home, or sqlite:///FILE, postgresql://… or http://…; and a server's user, password or token."
+            ) from None
 
 
-def _open(uri: str, settings: Settings) -> Store:
-    if urlsplit(uri).scheme in ("", "file"):
+def _open(uri: str, settings: Settings, must_exist: bool) -> Store:
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https") and (not parts.hostname or parts.port == 0):  # `port` raises ValueError for what is none
+        raise ValueError("names no server")
+    if parts.scheme in ("", "file"):
         raise RegistryError(
             f"tracking store {uri!r}: MLflow 3 no longer keeps runs in plain folders. "
             f"Unset MLFLOW_TRACKING_URI for SQLite below the home, or give sqlite:///FILE, postgresql://… or http://…"
         )
+    wait_for_answer(uri)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     for chatty in ("alembic", "mlflow.utils.environment"):  # schema steps at the first use; no pip in a uv venv
@@ -85,7 +100,9 @@ def _open(uri: str, settings: Settings) -> Store:
     artifacts = None if urlsplit(uri).scheme in ("http", "https") else settings.home / "mlartifacts"
     if not uri.startswith("sqlite:"):
         return Store(_connect(uri), uri, artifacts)
-    database = Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0]))
+    database = _database(uri)
+    if must_exist and not database.exists():
+        raise RegistryError(f"{database}: no tracking store is there, so nothing was ever registered. Check MLFLOW_TRACKING_URI.")
     database.parent.mkdir(parents=True, exist_ok=True)
     with database.with_name(database.name + ".lock").open("w") as lock:  # two processes must not make the tables at once
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -94,6 +111,14 @@ def _open(uri: str, settings: Settings) -> Store:
             connection.execute("PRAGMA journal_mode=WAL")
         connection.close()
     return Store(client, uri, artifacts)
+
+
+def _database(uri: str) -> Path:
+    """Return the file of an SQLite address; raises ValueError where it names none."""
+    name = unquote(uri.partition(":///")[2].partition("?")[0])
+    if not name or name == ":memory:":
+        raise ValueError("names no file")
+    return Path(name)
 
 
 def _connect(uri: str) -> MlflowClient:
@@ -113,12 +138,19 @@ def told_when_unavailable(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
-        said = str(error)
-        why = next((why for pattern, why in _UNAVAILABLE if re.search(pattern, said, re.IGNORECASE)), None)
+        why = _why_unavailable(error)
         if why is None:
             raise
-        message = _without_password(f"{uri}: {why} ({said.strip().splitlines()[0][:300]}). {_KEPT}", uri)
+        message = f"{shown(uri)}: {why} ({_first_line(error, uri)}). {KEPT}"
         raise StoreUnavailable(message) from None  # the cause would show the password in a task's log
+
+
+def _why_unavailable(error: Exception) -> str | None:
+    return next((why for pattern, why in _UNAVAILABLE if re.search(pattern, str(error), re.IGNORECASE)), None)
+
+
+def _first_line(error: Exception, uri: str) -> str:
+    return without_password(next(iter(str(error).strip().splitlines()), type(error).__name__), uri)[:300]
 
 
 #: What is said where trying again later may help, by SQLite, PostgreSQL's driver and MLflow's client, and in our words.
@@ -133,12 +165,6 @@ _UNAVAILABLE = (
     ),
     (r"failed with error code (429|5\d\d)", "does not answer as it should"),
 )
-_KEPT = "What the night made is kept, and the bundle serves on. See that it is up, then run the night again; the next night does so too."
-
-
-def _without_password(text: str, uri: str) -> str:
-    password = urlsplit(uri).password
-    return text if not password else text.replace(f":{password}@", ":…@")
 
 
 def while_locked(action: Callable[[], Result], sleep: Callable[[float], None] = time.sleep) -> Result:
@@ -155,5 +181,5 @@ def while_locked(action: Callable[[], Result], sleep: Callable[[float], None] = 
             if "database is locked" not in str(error):
                 raise
             if tries == LOCK_TRIES:
-                raise StoreUnavailable(f"the tracking database stays locked ({error}). {_KEPT}") from error
+                raise StoreUnavailable(f"the tracking database stays locked ({error}). {KEPT}") from error
         sleep(0.5 * 2 ** (tries - 1))

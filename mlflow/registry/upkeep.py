@@ -26,7 +26,7 @@ Record = dict[str, Any]
 @in_turn
 def prune(cluster: Cluster, settings: Settings, today: dt.date, now: dt.datetime, *, is_dry: bool = False) -> Record:
     """Delete what is no longer kept of past nights, unless `is_dry`; the record says what, folders relative to the home."""
-    store, keep = opened(cluster, settings), cluster.retention
+    store, keep = opened(cluster, settings, must_exist=True), cluster.retention
     serves = served_now(cluster, settings)
     done = {
         kind: retention.prune(

@@ -433,7 +433,8 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     days = records.nights(settings, cluster)
     if not days:
         raise typer.BadParameter(f"{cluster} has had no night yet")
-    record = go_back(chosen, settings, dt.date.fromisoformat(days[-1]), dt.datetime.now(dt.UTC))
+    with _progress(f"{cluster}: going back to the version that served before", as_json):
+        record = go_back(chosen, settings, dt.date.fromisoformat(days[-1]), dt.datetime.now(dt.UTC))
     night.front_page(settings)
     _result(record, as_json, show.record_lines(record))
 

@@ -1,7 +1,7 @@
 """A small cluster of its own, and the steps of a night on it: what the crash tests kill.
 
-Ten days of made-up jobs in SWF, models of three trees, no gates, so that every night promotes. The night of the 8th is over and
-serves; the night of the 9th is the one that something happens to, and a rollback follows it.
+Ten days of made-up jobs in SWF, models of three trees, a gate that all pass, so that every night promotes. The night of the 8th is
+over and serves; the night of the 9th is the one that something happens to, and a rollback follows it.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ training:
   cart: {{max_depth: 3}}
   gbdt: {{trees: 3, leaves: 4}}
   runcast: {{trees: 3, leaves: 4, scored_rows: 1000, margin_jobs: 50}}
-evaluation: {{min_test_jobs: 30, gates: []}}
+evaluation: {{min_test_jobs: 30, gates: [{{at_most: 1000, than_best_baseline: false}}]}}
 """
 
 ASKED = (

@@ -36,7 +36,7 @@ source: {format: swf, paths: ["%s"]}
 time_zone: Europe/Stockholm
 schedule: "30 2 * * *"
 training: {min_jobs: 100, gbdt: {trees: 10, leaves: 7}, runcast: {trees: 9, leaves: 7, scored_rows: 500}}
-evaluation: {min_test_jobs: 30, gates: []}
+evaluation: {min_test_jobs: 30, gates: [{at_most: 1000, than_best_baseline: false}]}
 """
 _JOB_SCHEDULE = "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE"
 PATIENCE_S = 1800  # on a machine with much other work

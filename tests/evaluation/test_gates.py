@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from runcast.data.cluster import Gate
-from runcast.evaluation.errors import UnknownNumber
 from runcast.evaluation.gates import ChampionComparison, GateReport, judge
 from runcast.evaluation.metrics import BY_NAME
 
@@ -98,18 +97,3 @@ CHAMPION = ChampionComparison("2024-02-20", 300, "error_factor", champion=2.2, c
 )
 def test_newcomer_against_the_champion(champion: ChampionComparison, passed: bool) -> None:
     assert verdict(Gate(), champion=champion).passed is passed
-
-
-@pytest.mark.parametrize(
-    ("gate", "message"),
-    [
-        (Gate(metric="mdap"), "gate on 'mdap': known metrics are mdape"),
-        (Gate(rows="recurent"), "no slice 'recurent' in this report; it holds all, recurring"),
-        (Gate(metric="coverage_0.5"), "coverage is known on all jobs at 0.089"),
-        (Gate(metric="under_share"), "neither more nor less of it is better"),
-    ],
-    ids=["metric", "slice", "target", "direction"],
-)
-def test_gate_on_what_is_not_there_is_an_error(gate: Gate, message: str) -> None:
-    with pytest.raises(UnknownNumber, match=message):
-        verdict(gate)
