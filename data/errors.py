@@ -82,7 +82,7 @@ class HomeRefuses(MayPass):
 
 
 class NoFolder(RuncastError):
-    """RUNCAST_HOME, or a folder on the way to it or below it, is a file; nothing was written."""
+    """RUNCAST_HOME, or a folder on the way to it or below it, is a file or cannot be read, or is not there; nothing was written."""
 
 
 class QualityStop(RuncastError):

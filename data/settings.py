@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runcast.data.errors import SourceError
+from runcast.data.errors import NoFolder, SourceError
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,23 @@ class Settings:
             return self.environment[name]
 
         return re.sub(r"\$\{(\w+)\}", value, text)
+
+
+def require_home(settings: Settings, *, is_made: bool = False) -> None:
+    """Raise NoFolder where the home is no folder that can be read; one that is not there is none, unless the caller makes it."""
+    remedy = "Set RUNCAST_HOME to the folder of the nights."
+    try:
+        next(settings.home.iterdir(), None)
+    except FileNotFoundError:
+        if not is_made:
+            raise NoFolder(
+                f"RUNCAST_HOME is {settings.home}, and nothing is there: no night has been run below it. {remedy} "
+                "A first night makes it: runcast nightly --cluster NAME."
+            ) from None
+    except OSError as error:
+        raise NoFolder(
+            f"RUNCAST_HOME is {settings.home}, which cannot be read as a folder ({error.strerror}). {remedy}"
+        ) from error
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:

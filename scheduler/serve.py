@@ -100,6 +100,10 @@ def serve(
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
     if socket_path is None and host not in LOOPBACK and token_file is None:
         raise ServeError(f"--host {host} is not this machine's loopback: give --token-file, or use --socket")
+    if not bundles.is_dir():
+        raise ServeError(
+            f"--bundle {bundles}: no such folder. Name the cluster's bundles; before its first night, make the folder."
+        )
     token = None if token_file is None else read_token(token_file)
     if pseudonym_key is not None:
         read_key(pseudonym_key)  # said now, not at the first bundle

@@ -1,6 +1,7 @@
 """The command line as a person uses it: a small made-up SWF log, real stages, real files; results read back as JSON."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from runcast.cli import app, main
 from runcast.data.cluster import read_cluster
-from runcast.data.errors import ClusterFileError, SourceError
+from runcast.data.errors import ClusterFileError, NoFolder, SourceError
 from runcast.data.lake import Lake
 from runcast.data.settings import read_settings
 from runcast.evaluation.errors import NothingServed
@@ -290,6 +291,43 @@ def test_a_broken_cluster_file_stops_its_own_cluster_only(run, home, night, cont
             run("ingest", "--cluster", "broken", "--all")
     finally:
         broken.unlink()
+
+
+READ_A_HOME = (
+    ["status"], ["status", "--json"], ["status", "--html"], ["status", "-c", "small"], ["rollback", "-c", "small"],
+    ["rejects", "-c", "small"],
+    ["rejects", "replay", "-c", "small"], ["prune", "-c", "small", "--dry-run"],
+    *([stage, "-c", "small", "--date", "2026-01-09"] for stage in ("quality", "features", "train", "evaluate", "export", "live", "weekly")),
+)  # fmt: skip
+MAKE_A_HOME = (
+    ["demo"], ["ingest", "-c", "small", "--all"], ["replay", "-c", "small"], ["nightly", "-c", "small"],
+    ["nightly", "-c", "small", "--date", "2026-01-09"], ["worth", "-c", "small", "--predictions", "p.parquet"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [*READ_A_HOME, *MAKE_A_HOME], ids=" ".join)
+@pytest.mark.parametrize("below", ["", "home"], ids=["a file", "in a file"])
+def test_a_home_that_is_no_folder_is_refused_by_every_command(run, tmp_path, monkeypatch, words, below):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "file" / below))
+    with pytest.raises(NoFolder, match=r"RUNCAST_HOME is \S*file\S*, which cannot be read as a folder \(Not a directory\)"):
+        run(*words)
+
+
+@pytest.mark.parametrize("words", READ_A_HOME, ids=" ".join)
+def test_a_home_that_is_not_there_is_refused_and_not_made_by_what_reads_it(run, tmp_path, monkeypatch, words):
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "varr"))
+    with pytest.raises(NoFolder, match=r"RUNCAST_HOME is \S*varr, and nothing is there"):
+        run(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_home_that_cannot_be_read_is_refused(run, tmp_path, monkeypatch):
+    (tmp_path / "shut").mkdir(mode=0)
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "shut"))
+    with pytest.raises(NoFolder, match="Permission denied"):
+        run("status")
 
 
 def test_status_of_an_unknown_cluster_is_an_error(run, night):

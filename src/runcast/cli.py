@@ -20,7 +20,7 @@ from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_files
 from runcast.data.errors import ClusterFileError, NoSuchNight, QualityStop, RuncastError
 from runcast.data.refusals import told_where_refused
-from runcast.data.settings import Settings, read_settings
+from runcast.data.settings import Settings, read_settings, require_home
 from runcast.host import HOST_COMMANDS, run_host_command
 
 app = typer.Typer(
@@ -87,6 +87,7 @@ def demo(as_json: AsJson = False) -> None:
     from runcast.data.demo import write_demo
 
     settings = read_settings()
+    require_home(settings, is_made=True)
     with _progress("writing the demo logs", as_json):
         written = write_demo(settings.home / "demo")
     _result([log.to_json() for log in written], as_json, "\n".join(show.demo_lines(written)))
@@ -104,7 +105,7 @@ def ingest(
     """Read the log into the lake: jobs, rejects and counts."""
     from runcast.data.job import ingest as load
 
-    settings, chosen = _open(cluster)
+    settings, chosen = _open(cluster, makes_home=True)
     if sum([date is not None, first is not None or last is not None, everything]) != 1:
         raise typer.BadParameter("name what to load: one of --date D, --from D --to D, or --all")
     from_day, to_day = (date, date) if date else (first, last)
@@ -197,7 +198,7 @@ def evaluate(cluster: ClusterName, date: Day = None, as_json: AsJson = False) ->
 @app.command()
 def nightly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
     """Run a whole night: ingest, quality, features, train, evaluate, register, promote, export."""
-    settings, chosen = _open(cluster)
+    settings, chosen = _open(cluster, makes_home=True)
     with _progress(f"{cluster}: which day", as_json):
         day = _night(date, chosen, settings)
     records = {}
@@ -230,7 +231,7 @@ def replay(
     from runcast.data.job import ingest as load
     from runcast.evaluation.job import replay as run_replay
 
-    settings, chosen = _open(cluster)
+    settings, chosen = _open(cluster, makes_home=True)
     if test_share is not None and (first or last):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
     with _progress(f"{cluster}: reading the log", as_json):
@@ -277,6 +278,7 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Delete old nights by the cluster file's `retention`: versions, runs, trained models, bundles, reports. Jobs are kept."""
+    _open(cluster)
     with _progress(f"{cluster}: looking for what is no longer kept", as_json):
         record = rounds.prune(cluster, is_dry=dry_run)
     _result(record, as_json, show.prune_lines(record))
@@ -345,7 +347,7 @@ def worth(
     """Schedule the test jobs of a replay again, by FIFO, SJF, QSSF and EASY: what the forecasts are worth."""
     from runcast.evaluation.worth.job import worth as weigh
 
-    settings, chosen = _open(cluster)
+    settings, chosen = _open(cluster, makes_home=True)
     if capacity is not None and load is not None:
         raise typer.BadParameter("name the pool once: by --capacity, or by --load")
     with _progress(f"{cluster}: scheduling", as_json):
@@ -413,6 +415,7 @@ def status(
 ) -> None:
     """Show the latest night of each cluster: models, errors, verdict, version, bundle."""
     settings = read_settings()
+    require_home(settings)
     if html:
         page = night.front_page(settings)
         _result({"page": str(page)}, as_json, str(page))
@@ -421,7 +424,7 @@ def status(
         find_cluster(settings.clusters, cluster)
     names = [cluster] if cluster else records.clusters_with_nights(settings)
     rows = show.status_rows(settings, names)
-    _result(rows, as_json, show.status_table(rows))
+    _result(rows, as_json, show.status_table(rows) if rows else show.no_nights(settings))
 
 
 @app.command()
@@ -439,9 +442,12 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     _result(record, as_json, show.record_lines(record))
 
 
-def _open(name: str) -> tuple[Settings, Cluster]:
+def _open(name: str, *, makes_home: bool = False) -> tuple[Settings, Cluster]:
+    """Return the settings and the cluster; a home that is not there is refused, unless the command makes it."""
     settings = read_settings()
-    return settings, find_cluster(settings.clusters, name)
+    found = find_cluster(settings.clusters, name)
+    require_home(settings, is_made=makes_home)
+    return settings, found
 
 
 def _public_logs(settings: Settings) -> list[str]:

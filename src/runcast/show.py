@@ -288,6 +288,11 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
     return rows
 
 
+def no_nights(settings: Settings) -> str:
+    """What `status` says before the first night."""
+    return f"No night has been run below {settings.home}. Run one: runcast nightly --cluster NAME"
+
+
 def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
     titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")

@@ -58,9 +58,7 @@ def test_what_is_waited_for_is_said_at_the_first_try(
         assert f"waiting for the tracking store at {told}, which does not answer (Connection refused)" in caplog.text
         slept.append(seconds)
 
-    with pytest.raises(
-        StoreUnavailable, match=r"does not answer \(Connection refused\).*What the night made is kept"
-    ) as refused:
+    with pytest.raises(StoreUnavailable, match=r"does not answer \(Connection refused\).*What the night made is kept") as refused:
         wait_for_answer(uri, sleep)
     assert slept == [1, 2, 4]
     assert len(caplog.records) == 1

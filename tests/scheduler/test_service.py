@@ -540,6 +540,18 @@ def test_unsafe_beginning_is_refused(
     assert (tmp_path / "open").read_text() == "a" * 32
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--journal", "{folder}/kept/j"), ("--served-days", "0")], ids=["plain", "journal", "none served"]
+)
+def test_a_folder_of_bundles_that_is_not_there_is_refused_and_nothing_is_made(
+    tmp_path: Path, serve: Callable[..., Running], options: tuple[str, ...]
+) -> None:
+    service = serve(*(option.format(folder=tmp_path) for option in options))
+    assert service.process.wait(20) == 1
+    assert f"--bundle {tmp_path / 'bundles'}: no such folder" in (tmp_path / "log").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
 @pytest.mark.parametrize("through", ["link", "bundle"])
 def test_one_bundle_is_served_without_a_file_left_in_it(
     tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running], through: str
