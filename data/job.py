@@ -244,7 +244,15 @@ def _said(names: dict[str, Any] | None) -> str:
 def _made_with(cluster_name: str, settings: Settings) -> dict[str, Any]:
     """What the cluster's history was made with; empty where nothing was kept, as of a home from before."""
     path = _made_with_path(cluster_name, settings)
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise LakeError(
+            f"{path}: damaged ({error}). It says in which zone, and by which key, the jobs of {cluster_name} were read. Where its cluster "
+            "file is as it was, delete this; where it names pseudonyms, take it from a backup."
+        ) from error
 
 
 def _made_with_path(cluster_name: str, settings: Settings) -> Path:

@@ -142,16 +142,15 @@ def known_files(cluster: Cluster, settings: Settings, files: Sequence[Path], fin
         return LogFiles(files)
     path = _memory(cluster, settings)
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or damaged: every file is read
+        kept = json.loads(path.read_bytes())
+        if (kept["fingerprint"], kept["cluster"]) != (fingerprint, _said(cluster)):
+            return LogFiles(files)
+        told_of = {name: Told(**{**one, "look": Look(**one["look"])}) for name, one in kept["files"].items()}
+        before_us = min(before_us, int(kept["as_of_us"]))
+        early = {name: told for name, told in told_of.items() if told.latest_us < before_us}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):  # none yet, or damaged: every file is read
         return LogFiles(files)
-    if (kept.get("fingerprint"), kept.get("cluster")) != (fingerprint, _said(cluster)):
-        return LogFiles(files)
-    settled = {}
-    for name, one in kept["files"].items():
-        told = Told(**{**one, "look": Look(**one["look"])})
-        if told.latest_us < min(before_us, kept["as_of_us"]) and Path(name) in files and look_at(Path(name)) == told.look:
-            settled[name] = told
+    settled = {name: told for name, told in early.items() if Path(name) in files and look_at(Path(name)) == told.look}
     return LogFiles(files, settled)
 
 

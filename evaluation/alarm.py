@@ -16,7 +16,7 @@ from typing import Any
 from runcast.data.asof import cut_us
 from runcast.data.cluster import Cluster
 from runcast.data.settings import Settings
-from runcast.evaluation.errors import NothingToJudge
+from runcast.evaluation.report_file import read_document
 
 WEBHOOK_TIMEOUT_S = 5.0
 _TOLD = 8  # of the series, those nearest their limits or above them stand in the stage's record
@@ -27,15 +27,9 @@ def alarm(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) 
     """Return what drifted on `day`; `alarm` is the text of a new drift, None where there is none or the cluster file wants no red task.
 
     The webhook is called for nights that ended less than `export.valid_days` before `now` only: a backfill wakes nobody. Raises
-    NothingToJudge where the night was not evaluated.
+    ReportMissing where the night was not evaluated.
     """
-    path = settings.reports / cluster.name / day.isoformat() / "report.json"
-    if not path.exists():
-        raise NothingToJudge(
-            f"{cluster.name}, {day}: no report at {path}. Evaluate the night first: "
-            f"runcast evaluate --cluster {cluster.name} --date {day}"
-        )
-    found: Sequence[Finding] = json.loads(path.read_text(encoding="utf-8"))["drift"]
+    found: Sequence[Finding] = read_document(settings.reports / cluster.name / day.isoformat() / "report.json")["drift"]
     new = [one for one in found if one["is_new"]]
     text = f"{cluster.name}, {day}: " + "; ".join(one["sentence"] for one in new)
     age = now - dt.datetime.fromtimestamp(cut_us(day, cluster.zone) / 1e6, dt.UTC)

@@ -7,6 +7,14 @@ class NothingToJudge(RuncastError):
     """No job to test on, or nothing had ended before the first of them."""
 
 
+class ReportMissing(RuncastError):
+    """A night has no report: it was not evaluated, or retention has taken it away."""
+
+
+class ReportDamaged(RuncastError):
+    """A night's report.json is not what an evaluation writes: cut off, or altered."""
+
+
 class UnreadablePredictions(RuncastError):
     """A file of predictions is not what a replay of this cluster's log writes."""
 

@@ -121,7 +121,8 @@ def _said(points: Sequence[tuple[str, float | None, float | None]]) -> str:
 def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[str, Any]:
     latest = one.nights[-1]
     outcome, stage = outcome_of(latest, stages)
-    judged = next((night for night in reversed(one.nights) if night.stages.get("evaluate", {}).get("all")), None)
+    replaced = _replaced(latest, one.serves)
+    judged = _judged(one.nights, str(one.serves["model_version"]) if replaced and one.serves else None)
     kind = one.serves["kind"] if one.serves else None
     numbers = judged.stages["evaluate"]["all"] if judged else {}
     served, (baseline, best) = numbers.get(kind, {}), best_baseline(numbers)
@@ -139,6 +140,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "title": stages.get(stage, ""),
         "error": latest.failure["error"] if latest.failure else None,
         "serves": one.serves,
+        "replaced": replaced,
         "is_expired": is_expired,
         "judged_day": judged.day if judged and judged.day != latest.day else None,
         "error_factor": factor,
@@ -158,6 +160,19 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "links": one.links,
         "earlier": [(night.day, night.report, OUTCOMES[outcome_of(night, stages)[0]]) for night in reversed(one.nights[:-1])],
     }
+
+
+def _replaced(latest: Night, serves: Record | None) -> str | None:
+    """Return the model that the latest night let serve where another serves now: after a rollback, or a night caught up."""
+    version = latest.stages.get("export", {}).get("model_version")
+    return version if version and serves and serves["model_version"] != version else None
+
+
+def _judged(nights: Sequence[Night], model_version: str | None) -> Night | None:
+    """Return the latest night with numbers; of those that let `model_version` serve, where one is named and there are any."""
+    judged = [night for night in nights if night.stages.get("evaluate", {}).get("all")]
+    own = [night for night in judged if night.stages.get("export", {}).get("model_version") == model_version]
+    return next(reversed(own or judged), None)
 
 
 def best_baseline(numbers: Mapping[str, Record]) -> tuple[str | None, float | None]:

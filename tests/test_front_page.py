@@ -135,3 +135,36 @@ def test_records_are_read_by_stage_whatever_else_lies_there(settings: Settings) 
     (folder / "ingest.json").write_text(json.dumps({"rows_in": 1}))
     (folder / ".quality.json.123").write_text("half a rec")
     assert records.read_night(settings, "small", "2026-01-11") == {"ingest": {"rows_in": 1}}
+
+
+@pytest.mark.parametrize(
+    ("stage", "content"),
+    [
+        ("export", "{}"), ("export", '{"kind": 3}'), ("evaluate", '{"all": [1]}'), ("evaluate", '{"all": {"gbdt": 1}}'),
+        ("ingest", '{"rows_in": "x"}'),
+        ("quality", '{"warns_count": null}'), ("quality", '{"stops": 3}'), ("register", '{"experiment_id": 7}'), ("failure", "{}"),
+        ("failure", '{"stage": 1, "kind": 1, "error": 1, "at": 1}'), ("drift", "[]"), ("promote", ""),
+    ],
+)  # fmt: skip
+def test_a_record_of_another_shape_is_that_nights_failure_and_hides_no_other(
+    settings: Settings, stage: str, content: str
+) -> None:
+    for name in ("mars", "small"):
+        keep_whole_night(settings, name, "2026-01-11")
+    damaged = records.record_path(settings, "mars", "2026-01-11", stage)
+    damaged.write_text(content)
+    text = night.front_page(settings).read_text()
+    assert f"{damaged} is damaged" in text
+    assert "✓" in text, "the other cluster is shown as it is"
+    records.keep(settings, "mars", "2026-01-11", "ingest", {"rows_in": 1})
+    assert (stage in ("failure", "ingest")) is (records.read_failure(settings, "mars", "2026-01-11") is None), (
+        "the next run mends it"
+    )
+
+
+def test_things_that_are_no_nights_are_passed_over(settings: Settings) -> None:
+    keep_whole_night(settings, "small", "2026-01-11")
+    (settings.home / "nights" / "small" / "lost+found").mkdir()
+    (settings.home / "nights" / "small" / "notes.txt").write_text("x")
+    (settings.home / "nights" / "README").write_text("x")
+    assert "lost+found" not in night.front_page(settings).read_text()

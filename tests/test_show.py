@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from runcast import records
 from runcast.data.settings import read_settings
+from runcast.scheduler.bundle import Manifest, make_current, write_bundle
 from runcast.show import clusters_table, night_rows, status_rows, status_table
 
 LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
@@ -95,6 +96,9 @@ def test_list_of_clusters_fits_and_says_what_is_wrong_below(columns: int, tmp_pa
     assert f"slurm_kabre: {LONG}" in " ".join(text.split())
 
 
+REPORT = {"jobs": 9, "data": {}, "drift": [], "predictors": {}, "verdicts": {}, "coverage": {}}
+
+
 @pytest.mark.parametrize(
     ("champions", "is_champion"),
     [({"cart": "2"}, True), ({"cart": "1"}, False), ({"gbdt": "2"}, False), ({}, False)],
@@ -106,13 +110,15 @@ def test_champion_is_said_of_the_version_beside_it(tmp_path: Path, champions: di
         records.keep(settings, "venus", day, stage, record)
     report = settings.reports / "venus" / day / "report.json"
     report.parent.mkdir(parents=True)
-    report.write_text(json.dumps({"jobs": 9, "predictors": {}, "verdicts": {}, "coverage": {}}))
+    report.write_text(json.dumps(REPORT))
     cart = next(row for row in night_rows(settings, "venus", day) if row["model"] == "cart")
     assert (cart["version"], cart["champion"]) == ("2", is_champion)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000], ids=["empty", "cut", "list", "bytes", "deep"]
+    "content",
+    [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"all": {"cart": 3}, "stage": 3, "kind": "", "error": "", "at": ""}'],
+    ids=["empty", "cut", "list", "bytes", "deep", "wrong types"],
 )
 @pytest.mark.parametrize("stage", ["evaluate", "failure"])
 def test_a_damaged_record_is_told_of_and_hides_no_other_cluster(tmp_path: Path, stage: str, content: bytes) -> None:
@@ -124,3 +130,109 @@ def test_a_damaged_record_is_told_of_and_hides_no_other_cluster(tmp_path: Path, 
     mars, venus = status_rows(settings, ["mars", "venus"])
     assert mars["failure"] == f"failed at {stage}: {damaged} is damaged. Delete it and run the night of {day} again."
     assert venus["failure"] is None
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b'{"jobs": 9, "pre', b"[]", b"{}"], ids=["gone", "empty", "cut", "list", "nothing in it"]
+)
+def test_a_report_that_cannot_be_read_is_told_in_its_row_and_hides_no_other_cluster(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    for name in ("mars", "venus"):
+        for stage in ("ingest", "evaluate"):
+            records.keep(settings, name, day, stage, {})
+        report = settings.reports / name / day / "report.json"
+        report.parent.mkdir(parents=True)
+        report.write_text(json.dumps(REPORT))
+    told = settings.reports / "mars" / day / "report.json"
+    if content is None:
+        told.unlink()
+    else:
+        told.write_bytes(content)
+    rows = status_rows(settings, ["mars", "venus"])
+    assert [(row["cluster"], row["model"]) for row in rows] == [
+        ("mars", None),
+        *(("venus", kind) for kind in ("cart", "gbdt", "runcast")),
+    ]
+    assert str(told) in rows[0]["failure"]
+    assert "runcast evaluate --cluster mars --date 2026-06-30" in rows[0]["failure"]
+    assert f"mars, night of {day}: " in shown(status_table(rows), 120)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b'{"cluster": "venus", "all": 3}', b"[" * 100_000])
+def test_a_damaged_record_of_live_accuracy_is_told(tmp_path: Path, content: bytes) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    records.keep(settings, "venus", "2026-06-30", "ingest", {})
+    (settings.home / "live" / "venus").mkdir(parents=True)
+    (settings.home / "live" / "venus" / "2026-06-29.json").write_bytes(content)
+    text = " ".join(shown(status_table(status_rows(settings, ["venus"])), 200).split())
+    assert "2026-06-29.json is damaged. Look again: runcast live --cluster venus --date 2026-06-29" in text
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_night"),
+    [
+        ({"quality": {}}, False),
+        ({"features": {}, "train_cart": {}}, False),
+        ({"failure": {"stage": "quality", "kind": "QualityStop", "error": "no", "at": "now"}}, False),
+        ({"ingest": {}}, True),
+        ({"failure": {"stage": "ingest", "kind": "SourceError", "error": "no", "at": "now"}}, True),
+        ({"ingest": {}, "quality": {}}, True),
+    ],
+    ids=["quality by hand", "stages by hand", "a check by hand that stopped", "begun", "failed at once", "under way"],
+)
+def test_a_stage_run_by_hand_on_another_day_is_no_unfinished_night(tmp_path: Path, kept: dict[str, Any], is_night: bool) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    records.keep(settings, "venus", "2026-06-29", "ingest", {})
+    for stage, record in kept.items():
+        records.keep(settings, "venus", "2026-06-30", stage, record)
+    for stray in ("lost+found", "2026-13-99"):
+        (settings.home / "nights" / "venus" / stray).mkdir()
+    (settings.home / "nights" / "venus" / "2026-07-01").write_text("a file")
+    assert records.nights(settings, "venus") == ["2026-06-29", *(["2026-06-30"] if is_night else [])]
+    assert status_rows(settings, ["venus"])[0]["day"] == ("2026-06-30" if is_night else "2026-06-29")
+
+
+def bundle_of(root: Path, version: str, registered: str | None) -> str:
+    """Write a bundle that holds nothing but its manifest; return its folder's name."""
+    content = root.parent / f"content-{version}"
+    content.mkdir(parents=True)
+    at = "2026-06-30T00:00:00Z"
+    return write_bundle(
+        root,
+        content,
+        Manifest(
+            1, "venus", "cart", version, registered, "f", at, at, at, "calendar", "UTC", "hard", gpus_tracked=True, files=()
+        ),
+    ).name
+
+
+@pytest.mark.parametrize(
+    ("serves", "is_champion", "replaced_by"),
+    [("runcast-venus-cart/2", True, None), ("runcast-venus-cart/1", False, "runcast-venus-cart/1"), (None, False, "other")],
+    ids=["as the night left it", "rolled back", "a baseline since"],
+)
+def test_a_version_that_was_rolled_back_is_no_champion(
+    tmp_path: Path, serves: str | None, is_champion: bool, replaced_by: str | None
+) -> None:
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    kept = {
+        "ingest": {},
+        "evaluate": {},
+        "register": {"versions": {"cart": "2", "gbdt": "2"}},
+        "promote": {"champions": {"cart": "2", "gbdt": "2"}},
+        "export": {"kind": "cart", "registered": "runcast-venus-cart/2", "model_version": "cart-2"},
+    }
+    for stage, record in kept.items():
+        records.keep(settings, "venus", day, stage, record)
+    (settings.reports / "venus" / day).mkdir(parents=True)
+    (settings.reports / "venus" / day / "report.json").write_text(json.dumps(REPORT))
+    root = settings.bundles / "venus"
+    make_current(root, bundle_of(root, "cart-2" if is_champion else "other", serves))
+    rows = {row["model"]: row for row in status_rows(settings, ["venus"])}
+    assert (rows["cart"]["champion"], rows["cart"]["replaced_by"]) == (is_champion, replaced_by)
+    assert (rows["gbdt"]["champion"], rows["gbdt"]["replaced_by"]) == (True, None), "the champion of another kind stands"
+    text = shown(status_table(list(rows.values())), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert ("replaced" in text) is not is_champion

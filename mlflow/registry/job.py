@@ -5,7 +5,6 @@ first gate. Where no model has passed yet, the bundle holds the plain baseline. 
 """
 
 import datetime as dt
-import json
 import logging
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.report import in_one_sentence
+from runcast.evaluation.report_file import read_document
 from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
 from runcast.registry import models, moving
@@ -255,14 +255,8 @@ def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
 
 
 def read_report(cluster: Cluster, settings: Settings, day: dt.date) -> Mapping[str, Any]:
-    """Return the night's report; raises GateNotPassed where the night was not evaluated."""
-    path = report_folder(cluster, settings, day) / "report.json"
-    if not path.exists():
-        raise GateNotPassed(
-            f"{cluster.name}, {day}: no report at {path}. Evaluate the night first: runcast evaluate --cluster {cluster.name} --date {day}"
-        )
-    document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return document
+    """Return the night's report; raises ReportMissing where the night was not evaluated, ReportDamaged."""
+    return read_document(report_folder(cluster, settings, day) / "report.json")
 
 
 def read_verdict(document: Mapping[str, Any], kind: str) -> GateReport | None:

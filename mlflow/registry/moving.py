@@ -7,6 +7,7 @@ bundles alone sees the old bundle until then, or the new one.
 """
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -27,6 +28,8 @@ from runcast.scheduler.errors import BundleError
 
 NOTE = ".moving.json"
 TURN_S = 120.0  # another night's registry stage takes seconds
+
+_told = logging.getLogger("runcast.registry")
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -62,12 +65,17 @@ def make(store: Store, root: Path, move: Move) -> None:
 def finish(store: Store, root: Path) -> Move | None:
     """Finish the move that a killed process left, and return it; None where there is none.
 
-    A move to a bundle that is no longer there, or damaged, is given up: nothing of it is made.
+    A move to a bundle that is no longer there, or damaged, is given up, and so is one whose note is damaged: nothing of it is made.
     """
     note = root / NOTE
     if not note.exists():
         return None
-    move = Move(**json.loads(note.read_text(encoding="utf-8")))
+    try:
+        move = Move(**json.loads(note.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        _told.warning("%s: damaged (%s); the move it told of is given up, the next export makes its own", note, error)
+        note.unlink()
+        return None
     if move.bundle is not None:
         try:
             read_manifest(root / move.bundle)

@@ -82,8 +82,8 @@ def _old_nights(
     needed = {version.night for version in _aliased(store, cluster)}
     if serves is not None:
         needed.add(night_of(cluster, serves).isoformat())
-    if nights.is_dir():  # the latest night is what `runcast status` shows and a rollback goes by
-        needed.add(max((path.name for path in nights.iterdir()), default=""))
+    if nights.is_dir():  # the latest night is what `runcast status` shows and a rollback goes by; it began with `ingest`
+        needed.add(max((path.parent.name for path in nights.glob("*/ingest.json")), default=""))
     folders = [
         settings.reports / cluster.name,
         nights,

@@ -1,5 +1,7 @@
 """What is kept of nights: one small JSON record for each stage, and the failure that ended a night, below RUNCAST_HOME/nights.
 
+A night begins with `ingest`: a stage that somebody runs by hand on another day keeps its record, and makes no night of it.
+
 RUNCAST_HOME/nights/<cluster>/<day>/<stage>.json, and failure.json beside them from the moment a stage fails until that stage succeeds.
 """
 
@@ -13,15 +15,28 @@ from runcast.data.settings import Settings
 Record = dict[str, Any]
 
 _FAILURE = "failure"
+_FIRST = "ingest"  # the stage that a night begins with
+#: What pages and tables read of a record, by stage; a value of another type is damage.
+_READ: dict[str, dict[str, type]] = {
+    _FAILURE: {"stage": str, "kind": str, "error": str, "at": str},
+    "ingest": {"rows_in": int, "rejected": int},
+    "quality": {"warns_count": int, "broken_count": int, "stops": list, "broken": list, "warns": list},
+    "evaluate": {"all": dict},
+    "register": {"versions": dict, "experiment_id": str},
+    "promote": {"champions": dict},
+    "export": {"kind": str, "model_version": str, "bundle": str},
+    "drift": {"drifting": list},
+}
+_NEEDED: dict[str, set[str]] = {_FAILURE: {"stage", "kind", "error", "at"}, "export": {"kind"}}
 _LONGEST = 4000  # characters of an error that are kept: a record stays small
 
 
 def keep(settings: Settings, cluster_name: str, day: str, stage: str, record: Record) -> None:
     """Keep the record of a stage that succeeded; a failure of that stage is over."""
     _write(record_path(settings, cluster_name, day, stage), record)
-    failed = read_failure(settings, cluster_name, day)
-    if failed is not None and failed["stage"] == stage:
-        record_path(settings, cluster_name, day, _FAILURE).unlink(missing_ok=True)
+    failed = record_path(settings, cluster_name, day, _FAILURE)
+    if failed.exists() and ((failure := _read(failed)) is None or failure["stage"] == stage):
+        failed.unlink()
 
 
 def keep_failure(settings: Settings, cluster_name: str, day: str, stage: str, error: Exception, now: dt.datetime) -> None:
@@ -68,9 +83,9 @@ def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:
 
 
 def nights(settings: Settings, cluster_name: str) -> list[str]:
-    """Return the days of which there are records, oldest first."""
+    """Return the days whose nights were begun, oldest first."""
     folder = settings.home / "nights" / cluster_name
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return sorted(path.name for path in folder.iterdir() if _is_night(path)) if folder.is_dir() else []
 
 
 def clusters_with_nights(settings: Settings) -> list[str]:
@@ -79,17 +94,38 @@ def clusters_with_nights(settings: Settings) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
+def _is_night(folder: Path) -> bool:
+    try:
+        dt.date.fromisoformat(folder.name)
+    except ValueError:
+        return False
+    failed = folder / f"{_FAILURE}.json"
+    if (folder / f"{_FIRST}.json").exists():
+        return True
+    return failed.exists() and ((failure := _read(failed)) is None or failure["stage"] == _FIRST)
+
+
 def _kept(settings: Settings, cluster_name: str, day: str) -> list[Path]:
     return sorted((settings.home / "nights" / cluster_name / day).glob("[!.]*.json"))
 
 
 def _read(path: Path) -> Record | None:
-    """Return a record, None where the file does not hold one."""
+    """Return a record, None where the file does not hold one of its stage."""
     try:
         record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and _is_whole(path.stem, record) else None
+
+
+def _is_whole(stage: str, record: Record) -> bool:
+    read = _READ.get(stage, {})
+    if not _NEEDED.get(stage, set()) <= record.keys():
+        return False
+    numbers = record.get("all") if stage == "evaluate" else None  # by kind, by metric
+    return all(isinstance(record[name], kind) for name, kind in read.items() if name in record) and (
+        numbers is None or all(isinstance(one, dict) for one in numbers.values())
+    )
 
 
 def _write(path: Path, record: Record) -> None:

@@ -12,7 +12,11 @@ from rich.text import Text
 
 from runcast import night, records
 from runcast.data.settings import Settings
-from runcast.scheduler.bundle import read_manifest
+from runcast.evaluation.errors import ReportDamaged, ReportMissing
+from runcast.evaluation.report_file import read_document
+from runcast.registry.slug import model_name
+from runcast.scheduler.bundle import read_manifest, resolve
+from runcast.scheduler.errors import BundleError, BundleMissing
 
 Record = Mapping[str, Any]
 
@@ -113,9 +117,8 @@ def reasons(found: Record) -> str:
 
 
 def read_report(settings: Settings, cluster_name: str, day: str) -> dict[str, Any]:
-    """Return the report of one night as it was written."""
-    report: dict[str, Any] = json.loads(report_path(settings, cluster_name, day).with_suffix(".json").read_text())
-    return report
+    """Return the report of one night as it was written; raises ReportMissing, ReportDamaged."""
+    return read_document(report_path(settings, cluster_name, day).with_suffix(".json"))
 
 
 def report_path(settings: Settings, cluster_name: str, day: str) -> Path:
@@ -182,22 +185,38 @@ def worth_table(result: Record) -> Table:
 def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the latest night of each cluster as plain values, with the latest live accuracy and the bundle that serves now.
 
-    A rollback changes the bundle after the night.
+    A rollback, or a night caught up, changes the bundle after the night: the version that served is `replaced_by` another then.
     """
     return [
-        {**row, **(_serving(settings, name) if row["model"] else {}), "live": latest_live(settings, name)}
+        {**_as_it_serves(row, _serving(settings, name)), "live": latest_live(settings, name)}
         for name in names
         if (days := records.nights(settings, name))
         for row in night_rows(settings, name, days[-1])
     ]
 
 
+def _as_it_serves(row: Record, serving: Record) -> dict[str, Any]:
+    """Return the row of a night's model with what serves now."""
+    if row["model"] is None:
+        return dict(row)
+    is_replaced = serving["serves"] is not None and row["label"] == row["registered"] != serving["registered"]
+    replaced_by = (serving["registered"] or serving["serves"]) if is_replaced else None
+    return {**row, **serving, "champion": row["champion"] and not is_replaced, "replaced_by": replaced_by}
+
+
 def latest_live(settings: Settings, name: str) -> Record | None:
-    """Return the latest day's live accuracy of a cluster without its parts by version and source; None where there is none."""
+    """Return the latest day's live accuracy of a cluster without its parts by version and source; None where there is none.
+
+    Of a record that is damaged, `damaged` says so in its stead.
+    """
     path = max((settings.home / "live" / name).glob("*.json"), default=None)
     if path is None:
         return None
-    record: dict[str, Any] = json.loads(path.read_text())
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        live_line(record)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {"damaged": f"{path} is damaged. Look again: runcast live --cluster {name} --date {path.stem}"}
     return {key: value for key, value in record.items() if key not in ("by_model_version", "by_source")}
 
 
@@ -221,6 +240,8 @@ def live_lines(record: Record) -> str:
 
 def live_line(record: Record) -> str:
     """Say the live accuracy of a day in one line."""
+    if "damaged" in record:
+        return str(record["damaged"])
     ended = f"{record['cluster']}, jobs that ended on {record['day']}: {record['jobs']}"
     told = f"{ended}, {percent(record['unanswered_share'])} not told in time"
     return f"{told}; {_numbers(record['all'])}" if record["answered"] else told
@@ -244,11 +265,16 @@ def prune_lines(record: Record) -> str:
     return "\n".join([*lines, *(f"  {name}" for name in (*record["versions"], *record["folders"]))])
 
 
-def _serving(settings: Settings, name: str) -> dict[str, str]:
-    current = settings.bundles / name / "current"
-    if not (current / "manifest.json").exists():
-        return {}
-    return {"serves": read_manifest(current).model_version, "bundle": str(current.parent / current.readlink())}
+def _serving(settings: Settings, name: str) -> dict[str, Any]:
+    """Return what serves now: the model, its version in the registry and its bundle, None where nothing does; why, where it is damaged."""
+    try:
+        bundle = resolve(settings.bundles / name)
+        manifest = read_manifest(bundle)
+    except BundleMissing:
+        return {"serves": None, "registered": None, "bundle": None}
+    except BundleError as error:
+        return {"serves": None, "registered": None, "bundle": str(error)}
+    return {"serves": manifest.model_version, "registered": manifest.registered, "bundle": str(bundle)}
 
 
 def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
@@ -259,7 +285,10 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
     if "evaluate" not in stages:
         why = failure or f"not finished: {missing} has not ended"
         return [{"cluster": name, "day": day, "model": None, "verdict": why, "failure": failure}]
-    report = read_report(settings, name, day)
+    try:
+        report = read_report(settings, name, day)
+    except (ReportMissing, ReportDamaged) as error:
+        return [{"cluster": name, "day": day, "model": None, "verdict": str(error), "failure": failure or str(error)}]
     rows = []
     for kind in night.MODEL_KINDS:
         slices = report["predictors"].get(kind)
@@ -278,8 +307,10 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "coverage": report["coverage"].get(kind, {}),
                 "verdict": verdict.get("text", ""),
                 "version": version,
+                "label": None if version is None else f"{model_name(name, kind)}/{version}",
                 "champion": version is not None and stages.get("promote", {}).get("champions", {}).get(kind) == version,
                 "serves": stages.get("export", {}).get("model_version"),
+                "registered": stages.get("export", {}).get("registered"),
                 "bundle": stages.get("export", {}).get("bundle"),
                 "failure": failure,
                 "drifting": stages.get("drift", {}).get("drifting", []),
@@ -317,7 +348,7 @@ def status_table(rows: Sequence[Record]) -> Group:
             factor(row["best_baseline_value"]),
             percent(row["coverage"].get("0.089")),
             percent(row["coverage"].get("0.108")),
-            "[green]champion[/]" if row["champion"] else "passed" if passed else "[yellow]not passed[/]",
+            _gate(row, passed),
             row["version"] or "–",
         )
         last = row["cluster"]
@@ -325,6 +356,8 @@ def status_table(rows: Sequence[Record]) -> Group:
             f"{row['cluster']}, night of {row['day']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
         )
         drifting[row["cluster"]] = [f"{row['cluster']}, drift: {sentence}" for sentence in row.get("drifting", [])]
+        if row.get("replaced_by"):
+            reasons.append(f"{row['cluster']}, {row['model']}: {row['label']} served, and was replaced by {row['replaced_by']}")
         if not passed:
             reasons.append(f"{row['cluster']}, {row['model']}: {row['verdict']}")
     legend = (
@@ -334,6 +367,12 @@ def status_table(rows: Sequence[Record]) -> Group:
     changes = [line for lines in drifting.values() for line in lines]
     told = ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons, *changes)
     return Group(table, *[Text(line) for line in told])
+
+
+def _gate(row: Record, passed: bool) -> str:
+    if row.get("replaced_by"):
+        return "[yellow]replaced[/]"
+    return "[green]champion[/]" if row["champion"] else "passed" if passed else "[yellow]not passed[/]"
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from runcast.data import job as ingest_job
 from runcast.data.cluster import Cluster, Source
-from runcast.data.errors import LogChanged, SourceError, TooManyRejects
+from runcast.data.errors import LakeError, LogChanged, SourceError, TooManyRejects
 from runcast.data.job import IngestReport, ingest
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings, read_settings
@@ -78,7 +79,13 @@ def test_a_file_that_can_tell_nothing_new_is_passed_over(tmp_path: Path, home: S
         pytest.param(lambda log, home: None, 0, id="nothing"),
         pytest.param(lambda log, home: os.utime(log, ns=(1, 1)), 1, id="another time"),
         pytest.param(lambda log, home: log.write_text(log.read_text() + line(99, 1) + "\n"), 1, id="a new line"),
-        pytest.param(lambda log, home: (home.home / "log_files" / "venus.json").write_text("{"), 2, id="the memory is damaged"),
+        *(
+            pytest.param(
+                lambda log, home, text=text: (home.home / "log_files" / "venus.json").write_text(text), 2, id=f"memory {text}"
+            )
+            for text in ("", "{", "[]", "{}", "null", '{"fingerprint": 1, "cluster": 2, "files": 3}')
+        ),
+        pytest.param(lambda log, home: _spoil_memory(home), 2, id="a number of the memory is a word"),
         pytest.param(lambda log, home: Lake(home.lake).write_ended("venus", "2024-03-01", _none(home)), 2, id="another lake"),
     ],
 )
@@ -92,6 +99,11 @@ def test_what_is_not_as_it_was_is_read_again(tmp_path: Path, home: Settings, cha
     write(tmp_path, "day9.csv", line(90, 9))
     report = night(tmp_path, home, 9)
     assert 3 - report.files_passed_over == read_again + (1 if read_again == 2 else 0)
+
+
+def _spoil_memory(home: Settings) -> None:
+    path = home.home / "log_files" / "venus.json"
+    path.write_text(re.sub(r'"latest_us": -?\d+', '"latest_us": "x"', path.read_text()))
 
 
 def _none(home: Settings) -> object:
@@ -316,3 +328,15 @@ def test_a_clock_that_jumped_changes_no_night(tmp_path: Path, home: Settings, no
     write(tmp_path, "a.csv", *(line(i, 4) for i in range(5)))
     report = ingest(cluster(tmp_path), home, last=date(2024, 3, 4), now=now)
     assert (report.last, report.ended, report.rejected) == ("2024-03-04", 5, rejected)
+
+
+@pytest.mark.parametrize("content", ["", "{", "3", "[1]"], ids=["empty", "cut", "number", "list"])
+def test_a_damaged_note_of_how_a_history_was_read_is_a_named_error(tmp_path: Path, home: Settings, content: str) -> None:
+    write(tmp_path, "a.csv", line(1, 1))
+    night(tmp_path, home, 1)
+    note = home.home / "made_with" / "venus.json"
+    note.write_text(content)
+    with pytest.raises(LakeError, match=r"made_with/venus\.json: damaged.*delete this"):
+        night(tmp_path, home, 2)
+    note.unlink()
+    night(tmp_path, home, 2)

@@ -13,7 +13,7 @@ import pytest
 from runcast.data.cluster import Cluster
 from runcast.data.settings import Settings, read_settings
 from runcast.evaluation.alarm import alarm
-from runcast.evaluation.errors import NothingToJudge
+from runcast.evaluation.errors import ReportMissing
 
 DAY = dt.date(2026, 3, 31)
 NEXT_MORNING = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC)
@@ -61,6 +61,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+REPORT = {"jobs": 9, "data": {}, "predictors": {}, "verdicts": {}, "coverage": {}}
+
+
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
     with Webhook() as server:
@@ -74,7 +77,7 @@ def settings(tmp_path: Path) -> Settings:
     settings = read_settings({"RUNCAST_HOME": str(tmp_path / "home"), "SECRETS": str(tmp_path)})
     report = settings.reports / "made_up" / DAY.isoformat() / "report.json"
     report.parent.mkdir(parents=True)
-    report.write_text(json.dumps({"drift": FOUND}))
+    report.write_text(json.dumps({**REPORT, "drift": FOUND}))
     return settings
 
 
@@ -99,14 +102,14 @@ def test_a_cluster_file_can_ask_for_no_red_task(settings: Settings) -> None:
 
 
 def test_what_was_told_before_is_no_alarm(settings: Settings) -> None:
-    (settings.reports / "made_up" / DAY.isoformat() / "report.json").write_text(json.dumps({"drift": FOUND[1:]}))
+    (settings.reports / "made_up" / DAY.isoformat() / "report.json").write_text(json.dumps({**REPORT, "drift": FOUND[1:]}))
     record = alarm(a_cluster(webhook_url_file="/absent"), settings, DAY, NEXT_MORNING)
     assert (record["alarm"], record["webhook"]) == (None, "not called")
     assert record["drifting"] == ["cpu_count has drifted"]
 
 
 def test_a_night_without_a_report_says_what_to_do(settings: Settings) -> None:
-    with pytest.raises(NothingToJudge, match="runcast evaluate --cluster made_up --date 2026-04-02"):
+    with pytest.raises(ReportMissing, match="runcast evaluate --cluster made_up --date 2026-04-02"):
         alarm(a_cluster(), settings, dt.date(2026, 4, 2), NEXT_MORNING)
 
 

@@ -23,7 +23,9 @@ HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)> {{ 7 * 7 }}'
 VOID = {"meta", "br", "img", "polyline", "circle"}
 
 
-def night(day: str = "2026-06-30", *, factor: float = 2.0, without: tuple[str, ...] = (), **changed: Any) -> Night:
+def night(
+    day: str = "2026-06-30", *, factor: float = 2.0, without: tuple[str, ...] = (), model: str | None = None, **changed: Any
+) -> Night:
     """A whole night on which gbdt is off by `factor` and the best of the baselines by 2.5, less the stages in `without`."""
     numbers = {
         "gbdt": {"error_factor": factor, "p90_coverage": 0.912},
@@ -35,7 +37,7 @@ def night(day: str = "2026-06-30", *, factor: float = 2.0, without: tuple[str, .
         "quality": {"warns_count": 1, "broken_count": 0, "warns": [{"check": "null share of user"}], "stops": [], "broken": []},
         "train_gbdt": {},
         "evaluate": {"all": numbers},
-        "export": {"kind": "gbdt"},
+        "export": {"kind": "gbdt", **({"model_version": model} if model else {})},
     }
     kept = {name: record for name, record in stages.items() if name not in without}
     return Night(
@@ -133,6 +135,16 @@ def test_how_a_night_ended(given: Night, said: tuple[str, str]) -> None:
             ["… Not finished: export (write the bundle) has not ended", "23:05 UTC"],
         ),
         (cluster(night("2026-06-29"), night(without=("evaluate", "export"))), ["judged on 2026-06-29", "2.00×"]),
+        (
+            cluster(
+                night("2026-06-28", factor=1.5, model="gbdt-2026-06-28-0"),
+                night("2026-06-29", factor=1.7, model="gbdt-2026-06-29-0"),
+                night(factor=2.2, model="gbdt-2026-06-30-0"),
+                serves={**SERVES, "model_version": "gbdt-2026-06-29-0"},
+            ),
+            ["gbdt-2026-06-29-0 in place of gbdt-2026-06-30-0", "1.70×", "judged on 2026-06-29"],
+        ),
+        (cluster(night(model="other"), serves=SERVES), ["abcdef12 in place of other", "2.00×"]),
         (cluster(serves=None), ["nothing", "–"]),
         (cluster(serves={**SERVES, "valid_until": "2026-06-30T00:00:00Z"}), ["past its date", "answers nothing"]),
         (cluster(serves={**SERVES, "kind": "nearest_median"}), ["2.50×"]),
@@ -146,6 +158,8 @@ def test_how_a_night_ended(given: Night, said: tuple[str, str]) -> None:
         "under way",
         "killed",
         "older numbers",
+        "rolled back",
+        "rolled back to a night whose records are gone",
         "nothing",
         "expired",
         "baseline serves",

@@ -22,11 +22,12 @@ from runcast.data.job import load as load_log
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings, read_settings
 from runcast.data.sources.batch import Batch
+from runcast.evaluation.errors import ReportMissing
 from runcast.evaluation.job import evaluate
 from runcast.features.job import build_features
 from runcast.registry import job as registry
 from runcast.registry import moving
-from runcast.registry.errors import ClockBehind, GateNotPassed, NoChampion
+from runcast.registry.errors import ClockBehind, NoChampion
 from runcast.registry.models import name_champion
 from runcast.registry.store import open_store
 from runcast.scheduler.bundle import bundles, make_current, read_manifest, resolve
@@ -287,7 +288,7 @@ def test_model_that_fails_its_gate_is_registered_and_the_baseline_serves(
 
 def test_night_without_a_report_is_not_registered(cluster: Cluster, empty_database: Path, tmp_path: Path) -> None:
     shutil.copy(empty_database, tmp_path)
-    with pytest.raises(GateNotPassed, match="Evaluate the night first"):
+    with pytest.raises(ReportMissing, match="Evaluate the night again"):
         registry.register(cluster, read_settings({"RUNCAST_HOME": str(tmp_path)}), NIGHTS[0], NOW)
 
 

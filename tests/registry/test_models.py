@@ -234,6 +234,18 @@ def test_move_to_a_bundle_that_is_gone_is_given_up(store: Store, serve: Serves, 
     assert not (tmp_path / NOTE).exists()
 
 
+@pytest.mark.parametrize("content", [b"", b'{"at": "2026', b"[]", b"{}", b'{"at": "", "champions": {}, "more": 1}', b"\xff"])
+def test_a_damaged_note_of_a_move_is_given_up_and_told(
+    store: Store, serve: Serves, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    served = serve(23)
+    (tmp_path / NOTE).write_bytes(content)
+    assert finish(store, tmp_path) is None
+    assert f"{tmp_path / NOTE}: damaged" in caplog.text
+    assert champion(store, "venus", "gbdt") == served
+    assert not (tmp_path / NOTE).exists()
+
+
 def test_readers_never_get_the_latest_instead_of_the_champion(
     store: Store, night: Nights, register_night: Registers, make_report: Reports
 ) -> None:

@@ -105,7 +105,7 @@ def test_a_night_that_cannot_be_caught_up_with_is_told_and_keeps_no_other_back(
     judged(made_up_cluster, settings, NIGHTS[2], made_up_jobs)
     done = registry.register(made_up_cluster, settings, NIGHTS[2], NOW)
     assert done["versions"] == {"cart": "1"}
-    assert done["caught_up"]["2026-03-29"].startswith("not logged: demo, 2026-03-29: no report at ")
+    assert done["caught_up"]["2026-03-29"].startswith("not logged: no report at ")
     assert registry.unlogged_nights(made_up_cluster, settings) == ["2026-03-29"]
 
 
