@@ -71,8 +71,8 @@ def _champion_folders(cluster: Cluster, settings: Settings) -> dict[str, Path]:
 def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
     """Log one run for each model trained that night, with the night's report, and register its version as challenger.
 
-    Nights that could not be logged, because the tracking store was down or they were killed, are caught up with in order, and approved
-    as their reports say; what stands in the way of one of them is told and does not keep the others back.
+    Nights that could not be logged or approved, because the tracking store was down or they were killed, are caught up with in order;
+    what stands in the way of one of them is told and does not keep the others back. A night is marked until `promote` has approved it.
     """
     document = read_report(cluster, settings, day)
     mark = _unlogged(cluster, settings, day)
@@ -83,9 +83,7 @@ def register(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
     for night in unlogged_nights(cluster, settings):
         if night != day.isoformat():
             caught_up[night] = _catch_up(store, cluster, settings, dt.date.fromisoformat(night), now)
-    record = _log(store, cluster, settings, day, document, now)
-    mark.unlink()
-    return {**record, "caught_up": caught_up}
+    return {**_log(store, cluster, settings, day, document, now), "caught_up": caught_up}
 
 
 def _catch_up(store: Store, cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> str:
@@ -140,6 +138,7 @@ def promote(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     """
     store, document = opened(cluster, settings), read_report(cluster, settings, day)
     promoted, kept = _approve(store, cluster, settings, day, document)
+    _unlogged(cluster, settings, day).unlink(missing_ok=True)
     champions_to_be = _champions_at(store, cluster, settings, day, document)
     return {"promoted": promoted, "kept": kept, "champions": {kind: v.version for kind, v in champions_to_be.items()}}
 
@@ -424,12 +423,12 @@ def _move(
 
 
 def unlogged_nights(cluster: Cluster, settings: Settings) -> list[str]:
-    """Return the nights whose models the registry has not been told of, oldest first."""
+    """Return the nights whose models the registry has not been told of, or whose verdicts, oldest first."""
     return sorted(path.parent.name for path in (settings.models / cluster.name).glob(f"*/{_UNLOGGED}"))
 
 
 def _unlogged(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
-    """Return the mark of a night whose models are not in the registry yet; it lies beside them."""
+    """Return the mark of a night whose models are not in the registry, or not approved, yet; it lies beside them."""
     return settings.models / cluster.name / day.isoformat() / _UNLOGGED
 
 

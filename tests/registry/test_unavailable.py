@@ -4,6 +4,7 @@ import datetime as dt
 import shutil
 import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,7 +45,9 @@ def with_gates(cluster: Cluster, *gates: object) -> Cluster:
     return cluster.model_copy(update={"evaluation": cluster.evaluation.model_copy(update={"gates": gates})})
 
 
+@pytest.mark.parametrize("lost_at", ["register", "promote"])
 def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
+    lost_at: str,
     made_up_cluster: Cluster,
     made_up_jobs: pa.Table,
     empty_database: Path,
@@ -52,7 +55,7 @@ def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The 29th as always, the 30th with nobody at the store's address, the 31st as always but its model fails its gate."""
+    """The 29th as always, the 30th with nobody at the store's address from a stage on, the 31st as always but its model fails its gate."""
     shutil.copy(empty_database, tmp_path)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
@@ -71,10 +74,13 @@ def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
 
     judged(lenient, down, NIGHTS[1], made_up_jobs)
     assert "compared with the champion that serves only: cart" in caplog.text
+    lost = partial(registry.register, now=NOW) if lost_at == "register" else registry.promote
+    if lost_at == "promote":
+        registry.register(lenient, settings, NIGHTS[1], NOW)
     with pytest.raises(
         StoreUnavailable, match=r"127\.0\.0\.1:9: does not answer .*What the night made is kept, and the bundle serves on"
     ) as told:
-        registry.register(lenient, down, NIGHTS[1], NOW)
+        lost(lenient, down, NIGHTS[1])
     assert isinstance(told.value, MayPass)
     assert registry.unlogged_nights(lenient, settings) == ["2026-03-30"]
     assert resolve(served) == before
@@ -83,7 +89,9 @@ def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
     done = registry.register(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1))
     assert (done["caught_up"], done["versions"]) == ({"2026-03-30": "logged: cart 2"}, {"cart": "3"})
     assert registry.register(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1)) == {**done, "caught_up": {}}
+    assert registry.unlogged_nights(strict, settings) == ["2026-03-31"], "until its verdicts are told as well"
     assert list(registry.promote(strict, settings, NIGHTS[2])["kept"]) == ["cart"]
+    assert registry.unlogged_nights(strict, settings) == []
     exported = registry.export(strict, settings, NIGHTS[2], NOW + dt.timedelta(days=1))
     assert exported["registered"] == "runcast-demo-cart/2", "the night that had to wait has passed: its model is the champion"
 
@@ -106,6 +114,7 @@ def test_a_night_that_cannot_be_caught_up_with_is_told_and_keeps_no_other_back(
     done = registry.register(made_up_cluster, settings, NIGHTS[2], NOW)
     assert done["versions"] == {"cart": "1"}
     assert done["caught_up"]["2026-03-29"].startswith("not logged: no report at ")
+    registry.promote(made_up_cluster, settings, NIGHTS[2])
     assert registry.unlogged_nights(made_up_cluster, settings) == ["2026-03-29"]
 
 
