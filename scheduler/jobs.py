@@ -16,6 +16,7 @@ from runcast.scheduler.errors import JobFieldError
 LONGEST_TEXT = 4096  # PATH_MAX of Linux: the longest working directory there can be
 LARGEST_NUMBER = 1e15  # beyond any count, MiB or seconds of a real request; keeps float32 features finite
 SMALLEST_NUMBER = 1e-6  # above 0: below any share of a GPU; keeps ratios of two numbers finite in float32
+LARGEST_WHOLE = 2**31 - 1  # of the lake's whole numbers
 LATEST_S = 4102444800.0  # 2100-01-01: what lies beyond is milliseconds taken for seconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +38,7 @@ SUBMISSION_FIELDS: tuple[Field, ...] = tuple(
     for c in COLUMNS
     if c.known_at == "submit" and c.name not in _NOT_TOLD
 )
+WHOLE_NUMBERS = frozenset(c.name for c in COLUMNS if c.type == "int32" and c.known_at == "submit")
 _BY_NAME = {field.name: field for field in SUBMISSION_FIELDS}
 _BLANK: dict[str, Any] = {c.name: None for c in COLUMNS if c.known_at == "submit"}
 
@@ -111,7 +113,12 @@ def _number(name: str, value: Any) -> float | None:
         raise JobFieldError(name, f"expected a number, found {_shown(value)}")
     if value != value:  # NaN; math.isnan overflows on a huge whole number
         return None
-    if name in ("priority", "array_task"):
+    if name in WHOLE_NUMBERS:
+        if value % 1 or not -LARGEST_WHOLE - 1 <= value <= LARGEST_WHOLE:
+            raise JobFieldError(
+                name, f"expected a whole number from {-LARGEST_WHOLE - 1} to {LARGEST_WHOLE}, found {_shown(value)}"
+            )
+    elif name == "priority":
         if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
             raise JobFieldError(name, f"{_shown(value)} is out of range")
     elif not (SMALLEST_NUMBER <= value <= LARGEST_NUMBER or value == 0):

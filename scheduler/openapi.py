@@ -5,7 +5,7 @@ from typing import Any
 
 from runcast.data.columns import BY_NAME, TIME_LIMIT_KINDS
 from runcast.scheduler.events import KINDS, LONGEST_STATE
-from runcast.scheduler.jobs import LARGEST_NUMBER, LONGEST_TEXT, SUBMISSION_FIELDS
+from runcast.scheduler.jobs import LARGEST_NUMBER, LARGEST_WHOLE, LONGEST_TEXT, SUBMISSION_FIELDS, WHOLE_NUMBERS
 
 ANSWER_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("p50_s", "number", "Median forecast of the runtime (s): for ordering jobs."),
@@ -78,8 +78,10 @@ def _field(name: str, is_number: bool, meaning: str) -> dict[str, Any]:
         return {**_TIME, "description": f"{meaning} {_TIME['description']}"}
     unit = BY_NAME[name].unit
     described = {"description": f"{meaning}{f' Unit: {unit}.' if unit else ''}"}
+    if name in WHOLE_NUMBERS:
+        return {"type": ["integer", "null"], "minimum": -LARGEST_WHOLE - 1, "maximum": LARGEST_WHOLE, **described}
     if is_number:
-        least = {} if name in ("priority", "array_task") else {"minimum": 0}
+        least = {} if name == "priority" else {"minimum": 0}
         return {"type": ["number", "null"], **least, "maximum": LARGEST_NUMBER, **described}
     return {"type": ["string", "null"], "maxLength": LONGEST_TEXT, **described}
 

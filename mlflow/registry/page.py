@@ -12,9 +12,15 @@ from runcast.registry.card import text
 from runcast.registry.slug import model_name
 from runcast.training.kinds import MODELS
 
+#: Kinds of the runs beside the nights, as the tag runcast.kind has them.
+REPLAY, LIVE = "replay", "live"
+
 VIEW = "nights"  # the saved view's id, part of its address
 _VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 _AS_TRAINING = "workflowType=machine_learning"  # not the pages for language models
+
+#: Of the runs beside the nights, replays and live accuracy, every column would be empty.
+_OF_NIGHTS = " AND ".join(f"tags.`runcast.kind` != '{kind}'" for kind in (REPLAY, LIVE))
 
 #: Column, its width in pixels: the names of metrics are longer than MLflow's default.
 COLUMNS: tuple[tuple[str, int], ...] = (
@@ -67,7 +73,7 @@ def _view() -> str:
     """Return the saved view in the form that MLflow's pages write: latest night first."""
     first = ["attributes.`Run Name`", "runDateAndNestInfo"]
     state: dict[str, Any] = {
-        "searchFilter": "",
+        "searchFilter": _OF_NIGHTS,
         "orderByKey": "tags.`mlflow.runName`",  # by night; by the moment of logging a backfilled night would come first
         "orderByAsc": False,
         "startTime": "ALL",

@@ -14,15 +14,12 @@ from typing import TypeVar
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 
-from runcast.registry.page import experiment_tags
+from runcast.registry.page import LIVE, REPLAY, experiment_tags
 from runcast.registry.slug import slug
 from runcast.registry.store import Store, while_locked
 
 PARAMETERS_A_CALL = 100  # the most that MLflow takes in one call
 METRICS_A_CALL = 1000
-
-#: Kinds of the runs beside the nights, as the tag runcast.kind has them.
-REPLAY, LIVE = "replay", "live"
 
 Item = TypeVar("Item")
 

@@ -14,7 +14,7 @@ from runcast.registry import models, retention
 from runcast.registry.job import night_of, served_now, unlogged_nights
 from runcast.registry.models import ModelVersion
 from runcast.registry.moving import in_turn, opened
-from runcast.registry.runs import REPLAY
+from runcast.registry.page import REPLAY
 from runcast.registry.slug import model_name
 from runcast.registry.store import Store
 from runcast.scheduler.bundle import Manifest, old_bundles

@@ -1,11 +1,13 @@
 """One run for each night and kind, with what a person compares."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
+from runcast.registry.page import VIEW
 from runcast.registry.runs import Night, find_run, log_live, log_night, log_replay
 from runcast.registry.store import Store
 
@@ -110,3 +112,20 @@ def test_the_same_replay_is_the_same_run(store: Store, tmp_path: Path, second: s
     assert (run.data.metrics, run.info.status) == ({"gbdt/all/mdape": 0.25}, "FINISHED")
     assert len(store.client.get_metric_history(run.info.run_id, "gbdt/all/mdape")) == 1
     assert [file.path for file in store.client.list_artifacts(run.info.run_id, "report")] == ["report/report.html"]
+
+
+def test_the_saved_view_shows_nights_alone(store: Store, night: Callable[..., Night], tmp_path: Path) -> None:
+    """What the view searches for, asked of the store itself: replays and live accuracy would stand there with empty columns."""
+    (tmp_path / "report").mkdir()
+    (tmp_path / "live.json").write_text("{}")
+    for kind in ("cart", "gbdt"):
+        log_night(store, night(kind=kind), parameters={}, metrics={}, tags={}, note="", report=None, logged_at=AT)
+    log_live(store, "venus", date(2026, 1, 9), metrics={}, record=tmp_path / "live.json", logged_at=AT)
+    log_replay(
+        store, "venus", "2026-01-09", "f" * 64, metrics={}, tags={}, note="", report=tmp_path / "report", cut=AT, logged_at=AT
+    )  # fmt: skip
+    experiment = store.client.get_experiment(store.experiment_id("venus"))
+    state = json.loads(json.loads(experiment.tags[f"mlflow.sharedViewState.{VIEW}"])["state"])
+    shown = store.client.search_runs([experiment.experiment_id], state["searchFilter"])
+    assert sorted(run.info.run_name for run in shown) == ["2020-09-26 cart", "2020-09-26 gbdt"]
+    assert len(store.client.search_runs([experiment.experiment_id])) == 4

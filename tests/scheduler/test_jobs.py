@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from runcast.data.columns import COLUMNS
 from runcast.scheduler.errors import JobFieldError
-from runcast.scheduler.jobs import SUBMISSION_FIELDS, read_job
+from runcast.scheduler.jobs import LARGEST_WHOLE, SUBMISSION_FIELDS, WHOLE_NUMBERS, read_job
 
 T = "2020-09-01T08:00:00+08:00"
 
@@ -56,6 +57,17 @@ def test_time(told: Any, microseconds: int) -> None:
         ({"submit_time": T, "gpu_count": -1}, "gpu_count", "expected 0 or 1e-06 to 1e.15 GPUs, found int '-1'"),
         ({"submit_time": T, "node_count": 1e-300}, "node_count", "expected 0 or 1e-06 to 1e.15 nodes"),
         ({"submit_time": T, "priority": -1e16}, "priority", "out of range"),
+        (
+            {"submit_time": T, "array_task": 1.5},
+            "array_task",
+            "expected a whole number from -2147483648 to 2147483647, found float '1.5'",
+        ),
+        ({"submit_time": T, "array_task": 2**31}, "array_task", "expected a whole number"),
+        ({"submit_time": T, "array_task": -(2**31) - 1}, "array_task", "expected a whole number"),
+        ({"submit_time": T, "array_task": math.inf}, "array_task", "expected a whole number"),
+        ({"submit_time": T, "array_task": 10**400}, "array_task", "expected a whole number"),
+        ({"submit_time": T, "array_task": True}, "array_task", "expected a number, found bool"),
+        ({"submit_time": T, "array_task": "3"}, "array_task", "expected a number, found str"),
         ({"submit_time": T, "mem_mib": math.inf}, "mem_mib", "found float 'inf'"),
         ({"submit_time": T, "time_limit_s": 10**400}, "time_limit_s", "expected 0 or"),
         ({"submit_time": T, "time_limit_kind": "soft"}, "time_limit_kind", "expected one of hard, advisory"),
@@ -92,6 +104,19 @@ def test_empty_text_and_nan_are_null() -> None:
 def test_limit_means_what_the_cluster_says(told: dict[str, Any], policy: str, limit_s: float | None, kind: str) -> None:
     job = read_job({"submit_time": T, **told}, policy)
     assert (job["time_limit_s"], job["time_limit_kind"]) == (limit_s, kind)
+
+
+@pytest.mark.parametrize("told", [0, 3, 3.0, -1, 2**31 - 1, -(2**31)])
+def test_a_whole_number_may_be_written_either_way(told: float) -> None:
+    assert read_job({"submit_time": T, "array_task": told})["array_task"] == told
+
+
+def test_every_whole_number_of_the_lake_is_one_at_submission() -> None:
+    """The array's index is the only one today; its bounds are those of the lake's type."""
+    assert {"array_task"} == WHOLE_NUMBERS
+    assert pa.scalar(LARGEST_WHOLE, pa.int32()).as_py() == LARGEST_WHOLE
+    with pytest.raises(pa.ArrowInvalid):
+        pa.scalar(LARGEST_WHOLE + 1, pa.int32())
 
 
 def test_numbers_become_floats() -> None:
