@@ -237,6 +237,56 @@ def test_errors_are_one_message_and_exit_code_1(run, words, message, monkeypatch
     assert "Traceback" not in said
 
 
+def test_an_interrupted_night_says_how_to_go_on(run, monkeypatch, capsys):
+    run("--help")  # sets the environment
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runcast.night.run_stage", interrupted)
+    monkeypatch.setattr("sys.argv", ["runcast", "nightly", "--cluster", "small", "--date", "2026-01-11"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "interrupted: what had been written is whole. The same command again goes on" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["clusters", "check", "smal"], "did you mean 'small'?"),
+        (["clusters", "check", "small", "zzz"], "no cluster file for zzz"),
+        (
+            ["replay", "--cluster", "small", "--from", "2026-01-05", "--to", "2026-01-01"],
+            "--from 2026-01-05 is after --to 2026-01-01",
+        ),
+    ],
+)
+def test_what_is_mistyped_is_told(run, words, message):
+    done = run(*words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_a_log_whose_files_are_all_empty_is_a_problem(run, home):
+    (home / "empty.swf").touch()
+    file = home / "clusters" / "hollow.yaml"
+    file.write_text(CLUSTER % (home / "empty.swf"))
+    try:
+        done = run("clusters", "check", "hollow", "--json")
+        assert (done.exit_code, json.loads(done.stdout)[0]["problem"]) == (1, "every file that source.paths names is empty")
+    finally:
+        file.unlink()
+
+
+def test_status_of_a_home_without_a_night_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNCAST_HOME", str(tmp_path))
+    assert "No night has been run below" in run("status").stdout
+    assert json.loads(run("status", "--json").stdout) == []
+
+
 @pytest.mark.parametrize(
     "words", [["ingest", "--cluster", "small"], ["ingest", "--cluster", "small", "--all", "--date", "2026-01-01"]]
 )

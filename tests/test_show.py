@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,17 @@ def test_a_version_that_was_rolled_back_is_no_champion(
     text = shown(status_table(list(rows.values())), 80)
     assert max(map(len, text.splitlines())) <= 80
     assert ("replaced" in text) is not is_champion
+
+
+def test_what_serves_is_said_beside_a_night_that_failed(tmp_path: Path) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    for name in ("mars", "venus"):
+        records.keep(settings, name, "2026-06-30", "ingest", {})
+        records.keep_failure(
+            settings, name, "2026-06-30", "quality", ValueError("half the rows"), datetime(2026, 7, 1, tzinfo=UTC)
+        )
+    root = settings.bundles / "venus"
+    make_current(root, bundle_of(root, "cart-2026-06-29", "runcast-venus-cart/2"))
+    lines = shown(status_table(status_rows(settings, ["mars", "venus"])), 200).splitlines()
+    assert "mars: nothing serves (no bundle)" in lines
+    assert any(line.startswith("venus: cart-2026-06-29 serves (") for line in lines)

@@ -5,6 +5,7 @@ anything else is a fault of ours and keeps its traceback.
 """
 
 import datetime as dt
+import difflib
 import json
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ app.add_typer(clusters_app, name="clusters")
 rejects_app = typer.Typer(help="Records of the log that were refused: look at them, read them again after a fix.")
 app.add_typer(rejects_app, name="rejects")
 
+INTERRUPTED = 130  # typer's exit code after ctrl-C
+
 out = Console()
 err = Console(stderr=True)
 
@@ -49,6 +52,10 @@ def main() -> None:
     try:
         with told_where_refused("runcast"):
             app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            err.print("interrupted: what had been written is whole. The same command again goes on from there.")
+        raise
     except QualityStop as error:
         err.print(f"[bold red]stopped:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
         sys.exit(2)
@@ -74,7 +81,10 @@ def clusters_check(
     files = read_files(settings.clusters)
     unknown = sorted(set(names or ()) - {path.stem for path in files})
     if unknown:
-        raise typer.BadParameter(f"no cluster file for {', '.join(unknown)} in {settings.clusters}")
+        near = difflib.get_close_matches(unknown[0], [path.stem for path in files], n=1)
+        raise typer.BadParameter(
+            f"no cluster file for {', '.join(unknown)} in {settings.clusters}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
     rows = [_cluster_row(path, held, settings) for path, held in files.items() if not names or path.stem in names]
     _result(rows, as_json, show.clusters_table(rows, settings))
     if any(row["problem"] and not row["refused"] for row in rows):
@@ -234,6 +244,8 @@ def replay(
     settings, chosen = _open(cluster, makes_home=True)
     if test_share is not None and (first or last):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
+    if first and last and _day(first) > _day(last):  # type: ignore[operator]
+        raise typer.BadParameter(f"--from {first} is after --to {last}")
     with _progress(f"{cluster}: reading the log", as_json):
         load(chosen, settings, first=None, last=_day(as_of), now=dt.datetime.now(dt.UTC))
     with _progress(f"{cluster}: replaying, models trained {every}", as_json) as say:
@@ -499,7 +511,8 @@ def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Setting
     if problem is None:
         try:
             check_options(held)
-            find_files(held, settings)
+            if not any(file.stat().st_size for file in find_files(held, settings)):
+                problem = "every file that source.paths names is empty"
         except RuncastError as error:
             problem = str(error)
     return {

@@ -198,7 +198,7 @@ def status_rows(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]
 def _as_it_serves(row: Record, serving: Record) -> dict[str, Any]:
     """Return the row of a night's model with what serves now."""
     if row["model"] is None:
-        return dict(row)
+        return {**row, **serving}
     is_replaced = serving["serves"] is not None and row["label"] == row["registered"] != serving["registered"]
     replaced_by = (serving["registered"] or serving["serves"]) if is_replaced else None
     return {**row, **serving, "champion": row["champion"] and not is_replaced, "replaced_by": replaced_by}
@@ -331,6 +331,8 @@ def status_table(rows: Sequence[Record]) -> Group:
     reasons, bundles, failures, drifting, last = [], {}, {}, {}, None
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
+        if "serves" in row:
+            bundles[row["cluster"]] = f"{row['cluster']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
         if row.get("failure"):
             failures[row["cluster"]] = f"{row['cluster']}, night of {row['day']}: {row['failure']}"
         if row["model"] is None:
@@ -352,9 +354,6 @@ def status_table(rows: Sequence[Record]) -> Group:
             row["version"] or "–",
         )
         last = row["cluster"]
-        bundles[row["cluster"]] = (
-            f"{row['cluster']}, night of {row['day']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
-        )
         drifting[row["cluster"]] = [f"{row['cluster']}, drift: {sentence}" for sentence in row.get("drifting", [])]
         if row.get("replaced_by"):
             reasons.append(f"{row['cluster']}, {row['model']}: {row['label']} served, and was replaced by {row['replaced_by']}")
