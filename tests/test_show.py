@@ -251,3 +251,21 @@ def test_what_serves_is_said_beside_a_night_that_failed(tmp_path: Path) -> None:
     lines = shown(status_table(status_rows(settings, ["mars", "venus"])), 200).splitlines()
     assert "mars: nothing serves (no bundle)" in lines
     assert any(line.startswith("venus: cart-2026-06-29 serves (") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("latest", "loaded"),
+    [({"ingest": {}}, "2026-06-30"), ({"failure": {"stage": "ingest", "kind": "SourceError", "error": "", "at": ""}}, "2026-06-29"),
+     ({"ingest": {}, "failure": {"stage": "quality", "kind": "QualityStop", "error": "", "at": ""}}, "2026-06-30"), ({}, "2026-06-29")],
+    ids=["loaded", "its log was missing", "stopped by a check", "none"],
+)  # fmt: skip
+def test_a_rollback_knows_the_history_up_to_the_latest_day_that_was_loaded(
+    tmp_path: Path, latest: dict[str, Any], loaded: str
+) -> None:
+    """A bundle dated later would take events of a day that it does not know for known."""
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    assert records.latest_loaded(settings, "venus") is None
+    records.keep(settings, "venus", "2026-06-29", "ingest", {})
+    for stage, record in latest.items():
+        records.keep(settings, "venus", "2026-06-30", stage, record)
+    assert records.latest_loaded(settings, "venus") == loaded

@@ -445,11 +445,11 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     from runcast.registry.job import rollback as go_back
 
     settings, chosen = _open(cluster)
-    days = records.nights(settings, cluster)
-    if not days:
+    day = records.latest_loaded(settings, cluster)
+    if day is None:
         raise typer.BadParameter(f"{cluster} has had no night yet")
     with _progress(f"{cluster}: going back to the version that served before", as_json):
-        record = go_back(chosen, settings, dt.date.fromisoformat(days[-1]), dt.datetime.now(dt.UTC))
+        record = go_back(chosen, settings, dt.date.fromisoformat(day), dt.datetime.now(dt.UTC))
     night.front_page(settings)
     _result(record, as_json, show.record_lines(record))
 

@@ -88,6 +88,13 @@ def nights(settings: Settings, cluster_name: str) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if _is_night(path)) if folder.is_dir() else []
 
 
+def latest_loaded(settings: Settings, cluster_name: str) -> str | None:
+    """Return the latest night whose day was loaded: what the lake is known to reach. A night that failed before is passed over."""
+    return next(
+        (day for day in reversed(nights(settings, cluster_name)) if _FIRST in read_night(settings, cluster_name, day)), None
+    )
+
+
 def clusters_with_nights(settings: Settings) -> list[str]:
     """Return the names of the clusters that have had a night, in name order, whatever their files hold now."""
     folder = settings.home / "nights"
