@@ -5,6 +5,7 @@ first gate. Where no model has passed yet, the bundle holds the plain baseline. 
 """
 
 import datetime as dt
+import json
 import logging
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import MayPass, RuncastError
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
+from runcast.evaluation.errors import ReportDamaged, ReportMissing
 from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.report_file import read_document
@@ -214,8 +216,32 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
 
 @in_turn
 def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any], report: Path, now: dt.datetime) -> Record:
-    """Log the replay of a day as one run of the cluster's experiment, every predictor's numbers beside each other."""
-    store, day = opened(cluster, settings), str(document["day"])
+    """Log the replay of a day as one run of the cluster's experiment, every predictor's numbers beside each other.
+
+    Replays that could not be logged, because the tracking store was down, are logged first, from the folders beside `report`.
+    """
+    mark = report.with_name(f"{report.name}{_UNLOGGED}")
+    mark.touch()  # before the store is opened: a replay that finds none is not forgotten
+    store, caught_up = opened(cluster, settings), {}
+    for left in sorted(report.parent.glob(f"*{_UNLOGGED}")):
+        if left != mark:
+            caught_up[left.stem] = _catch_up_replay(store, cluster, left.with_suffix(""), now)
+            left.unlink()
+    run = _log_replay(store, cluster, document, report, now)
+    mark.unlink()
+    return {"run": run, "caught_up": caught_up}
+
+
+def _catch_up_replay(store: Store, cluster: Cluster, report: Path, now: dt.datetime) -> str:
+    try:
+        _log_replay(store, cluster, read_document(report / "report.json"), report, now)
+    except (ReportMissing, ReportDamaged) as error:
+        return f"not logged: {error}"
+    return "logged"
+
+
+def _log_replay(store: Store, cluster: Cluster, document: Mapping[str, Any], report: Path, now: dt.datetime) -> str:
+    day = str(document["day"])
     metrics = {
         metric_key(name, part, metric): value
         for name, slices in document["predictors"].items()
@@ -223,7 +249,7 @@ def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any]
         for metric, value in numbers.items()
         if value is not None and metric != "jobs"
     }
-    run_id = log_replay_run(
+    return log_replay_run(
         store,
         cluster.name,
         day,
@@ -235,18 +261,41 @@ def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any]
         cut=_cut(cluster, dt.date.fromisoformat(day)),
         logged_at=now,
     )
-    return {"run": run_id}
 
 
 @in_turn
 def log_live(cluster: Cluster, settings: Settings, document: Mapping[str, Any], record: Path, now: dt.datetime) -> Record:
-    """Log the live accuracy of a day as one step of the cluster's run `live accuracy`."""
+    """Log the live accuracy of a day as one step of the cluster's run `live accuracy`.
+
+    Days that could not be logged, because the tracking store was down, are logged first, from the records beside `record`.
+    """
+    mark = record.with_suffix(_UNLOGGED)
+    mark.touch()  # before the store is opened: a day that finds none is not forgotten
+    store, caught_up = opened(cluster, settings), {}
+    for left in sorted(record.parent.glob(f"*{_UNLOGGED}")):
+        if left != mark:
+            caught_up[left.stem] = _catch_up_live(store, cluster, left.with_suffix(record.suffix), now)
+            left.unlink()
+    run = _log_live(store, cluster, document, record, now)
+    mark.unlink()
+    return {"run": run, "caught_up": caught_up}
+
+
+def _catch_up_live(store: Store, cluster: Cluster, record: Path, now: dt.datetime) -> str:
+    try:
+        _log_live(store, cluster, json.loads(record.read_bytes()), record, now)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return f"not logged: {record} is gone or damaged ({error})"
+    return "logged"
+
+
+def _log_live(store: Store, cluster: Cluster, document: Mapping[str, Any], record: Path, now: dt.datetime) -> str:
     counts = ("jobs", "answered", "unanswered", "late", "before_log", "unanswered_share")
     numbers = {**{name: document[name] for name in counts}, "rejected_lines": document["served"]["rejected"]}
     numbers |= {name: value for name, value in document["all"].items() if name != "jobs"}
     metrics = {metric_key("live", name): float(value) for name, value in numbers.items() if value is not None}
     day = dt.date.fromisoformat(document["day"])
-    return {"run": log_live_day(opened(cluster, settings), cluster.name, day, metrics=metrics, record=record, logged_at=now)}
+    return log_live_day(store, cluster.name, day, metrics=metrics, record=record, logged_at=now)
 
 
 def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:

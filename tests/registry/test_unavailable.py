@@ -1,11 +1,13 @@
 """A tracking store that is locked or down: nights keep what they made, the old champion serves, and the next night logs them first."""
 
 import datetime as dt
+import json
 import shutil
 import sqlite3
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -116,6 +118,68 @@ def test_a_night_that_cannot_be_caught_up_with_is_told_and_keeps_no_other_back(
     assert done["caught_up"]["2026-03-29"].startswith("not logged: no report at ")
     registry.promote(made_up_cluster, settings, NIGHTS[2])
     assert registry.unlogged_nights(made_up_cluster, settings) == ["2026-03-29"]
+
+
+def test_days_of_live_accuracy_without_a_store_are_logged_by_the_next_in_order_and_once(
+    made_up_cluster: Cluster, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 9th and 10th find nobody at the store's address, and the record of the 10th is damaged since."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    down = read_settings({"RUNCAST_HOME": str(settings.home), "MLFLOW_TRACKING_URI": NOBODY_THERE})
+    counts = dict.fromkeys(("jobs", "answered", "unanswered", "late", "before_log", "unanswered_share"), 1)
+
+    def log(day: int, of: Settings) -> dict[str, Any]:
+        document = {**counts, "day": f"2026-01-{day:02}", "served": {"rejected": 0}, "all": {"error_factor": float(day)}}
+        record = tmp_path / f"{document['day']}.json"
+        record.write_text(json.dumps(document))
+        return registry.log_live(made_up_cluster, of, document, record, NOW)
+
+    for day in (9, 10):
+        with pytest.raises(StoreUnavailable):
+            log(day, down)
+    (tmp_path / "2026-01-10.json").write_text("{")
+    done = log(11, settings)
+    assert done["caught_up"]["2026-01-09"] == "logged"
+    assert done["caught_up"]["2026-01-10"].startswith("not logged: ")
+    assert log(11, settings)["caught_up"] == {}
+    points = open_store(settings).client.get_metric_history(done["run"], "live/error_factor")
+    assert [(one.step, one.value) for one in points] == [(20462, 9.0), (20464, 11.0)]  # days after 1970
+    assert not list(tmp_path.glob("*.unlogged"))
+
+
+def test_replays_without_a_store_are_logged_by_the_next(
+    made_up_cluster: Cluster, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    down = read_settings({"RUNCAST_HOME": str(settings.home), "MLFLOW_TRACKING_URI": NOBODY_THERE})
+    empty: dict[str, Any] = {
+        "jobs": 0,
+        "drift": [],
+        "predictors": {},
+        "verdicts": {},
+        "coverage": {},
+        "notes": [],
+        "command": "runcast weekly",
+    }
+
+    def log(day: int, of: Settings) -> dict[str, Any]:
+        document = {**empty, "day": f"2026-01-{day:02}", "data": {"fingerprint": f"{day:064x}"}}
+        report = tmp_path / str(document["day"])
+        report.mkdir(exist_ok=True)
+        (report / "report.json").write_text(json.dumps(document))
+        return registry.log_replay(made_up_cluster, of, document, report, NOW)
+
+    for day in (3, 10):
+        with pytest.raises(StoreUnavailable):
+            log(day, down)
+    (tmp_path / "2026-01-10" / "report.json").unlink()
+    done = log(17, settings)
+    assert done["caught_up"]["2026-01-03"] == "logged"
+    assert done["caught_up"]["2026-01-10"].startswith("not logged: no report at ")
+    assert log(17, settings)["caught_up"] == {}
+    client = open_store(settings).client
+    runs = client.search_runs([client.get_experiment_by_name("runcast-demo").experiment_id])
+    assert sorted(str(run.info.run_name) for run in runs) == ["2026-01-03 replay", "2026-01-17 replay"]
 
 
 def test_a_night_killed_before_its_alias_moved_is_the_challenger_after_the_rerun(
