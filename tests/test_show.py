@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ def test_a_stage_run_by_hand_on_another_day_is_no_unfinished_night(tmp_path: Pat
 
 def bundle_of(root: Path, version: str, registered: str | None) -> str:
     """Write a bundle that holds nothing but its manifest; return its folder's name."""
-    content = root.parent / f"content-{version}"
+    content = root.parent / f"content-{root.name}-{version}"
     content.mkdir(parents=True)
     at = "2026-06-30T00:00:00Z"
     return write_bundle(
@@ -229,8 +230,13 @@ def test_a_version_that_was_rolled_back_is_no_champion(
         records.keep(settings, "venus", day, stage, record)
     (settings.reports / "venus" / day).mkdir(parents=True)
     (settings.reports / "venus" / day / "report.json").write_text(json.dumps(REPORT))
-    root = settings.bundles / "venus"
-    make_current(root, bundle_of(root, "cart-2" if is_champion else "other", serves))
+    records.keep(settings, "mars", day, "ingest", {})  # of mars nothing is registered yet: its night ended before
+    records.keep(settings, "mars", day, "evaluate", {})
+    shutil.copytree(settings.reports / "venus", settings.reports / "mars")
+    for name in ("venus", "mars"):
+        root = settings.bundles / name
+        make_current(root, bundle_of(root, "cart-2" if is_champion else "other", serves))
+    assert {row["replaced_by"] for row in status_rows(settings, ["mars"])} == {None}
     rows = {row["model"]: row for row in status_rows(settings, ["venus"])}
     assert (rows["cart"]["champion"], rows["cart"]["replaced_by"]) == (is_champion, replaced_by)
     assert (rows["gbdt"]["champion"], rows["gbdt"]["replaced_by"]) == (True, None), "the champion of another kind stands"

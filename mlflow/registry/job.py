@@ -59,7 +59,7 @@ def champions(cluster: Cluster, settings: Settings) -> dict[str, Path]:
     except StoreUnavailable as error:
         served = served_now(cluster, settings)
         found = {} if served is None else {served.kind: resolve(bundles_of(cluster, settings)) / MODEL}
-        _told.warning("%s; compared with the champion that serves only: %s", error, ", ".join(found) or "none")
+        _told.warning("%s The night is compared with the champion that serves only: %s", error, ", ".join(found) or "none")
         return {kind: folder for kind, folder in found.items() if kind in MODELS}
 
 

@@ -199,7 +199,8 @@ def _as_it_serves(row: Record, serving: Record) -> dict[str, Any]:
     """Return the row of a night's model with what serves now."""
     if row["model"] is None:
         return {**row, **serving}
-    is_replaced = serving["serves"] is not None and row["label"] == row["registered"] != serving["registered"]
+    did_serve = row["label"] is not None and row["label"] == row["registered"]
+    is_replaced = did_serve and serving["serves"] is not None and serving["registered"] != row["label"]
     replaced_by = (serving["registered"] or serving["serves"]) if is_replaced else None
     return {**row, **serving, "champion": row["champion"] and not is_replaced, "replaced_by": replaced_by}
 
