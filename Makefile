@@ -29,8 +29,8 @@ ui: setup ## Airflow and MLflow on loopback; Ctrl-C stops both
 test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real logs)
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile
 
-crash: setup ## kill a night at 200 file operations, fill its disk, make it read-only; what must hold is checked after each
-	@$(BIN)/python tests/crash/harness.py --points 200 --full 60 --read-only 40
+crash: setup ## kill a night at 200 file operations, fill its disk, make it read-only (SEED=0: others for each); what must hold is checked
+	@$(BIN)/python tests/crash/harness.py --points 200 --full 60 --read-only 40 --seed $(or $(SEED),0)
 
 lint: setup ## ruff, mypy, import-linter; known vulnerabilities of what is pinned, where their data can be reached
 	@$(BIN)/ruff check .

@@ -123,8 +123,8 @@ class Lake:
     def read_jobs(self, cluster: str, *, before: int | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Every job once: the ended ones by end, then the open ones of the latest load.
 
-        `before` (a cut, microseconds UTC) gives the jobs as they stood just before it; see asof.seen_at. Raises LakeError where
-        the cluster was never loaded.
+        `before` (a cut, microseconds UTC) gives the jobs as they stood just before it, in the order of a lake that was loaded up to
+        it: whatever was loaded later leaves no trace; see asof.seen_at. Raises LakeError where the cluster was never loaded.
         """
         wanted = list(JOBS.names if columns is None else columns)
         with self._reading(cluster):
@@ -141,7 +141,7 @@ class Lake:
         if later and before is not None:
             seen = seen_at(pa.concat_tables(later), before)
             is_open = pc.is_null(ended_at(seen))
-            tables += [seen.filter(pc.invert(is_open)).select(wanted), seen.filter(is_open).select(wanted)]
+            tables += [seen.filter(pc.invert(is_open)).select(wanted), _sorted(seen.filter(is_open)).select(wanted)]
         return pa.concat_tables(tables)
 
     def read_ended(self, cluster: str, dates: Iterable[str], columns: Sequence[str] | None = None) -> pa.Table:
@@ -437,9 +437,21 @@ def conform(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-#: What seen_at reads beside the columns that are asked for.
+#: What seen_at and the order of open jobs read beside the columns that are asked for.
 _SEEN_AT_READS = frozenset(
-    {"submit_time", "start_time", "end_time", "state", "node_list", "queue_s", "runtime_s", "label", "attempts", "flags"}
+    {
+        "job_key",
+        "submit_time",
+        "start_time",
+        "end_time",
+        "state",
+        "node_list",
+        "queue_s",
+        "runtime_s",
+        "label",
+        "attempts",
+        "flags",
+    }
 )
 
 

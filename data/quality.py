@@ -6,9 +6,12 @@ Great Expectations takes seconds to import: this module is imported by the night
 """
 
 import json
+import logging
 import os
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -95,7 +98,10 @@ def check_jobs(
     jobs: tuple[pd.DataFrame, Sequence[Check]],
     night: tuple[pd.DataFrame, Sequence[Check]],
 ) -> QualityReport:
-    """Run both suites on their frames (see quality_suites.py); results and pages go below `folder`, over the same night's."""
+    """Run both suites on their frames (see quality_suites.py); results and pages go below `folder`, over the same night's.
+
+    Raises OSError where a page cannot be written: the night is run again, and then its pages are whole.
+    """
     context = _context(folder)
     suites = {"jobs": jobs, "night": night}
     definitions = [_definition(context, name, checks) for name, (_, checks) in suites.items()]
@@ -112,10 +118,11 @@ def check_jobs(
                 **({"unexpected_index_column_names": ["job_key"]} if name == "jobs" else {}),
             },
         )
-        run = context.checkpoints.add(checkpoint).run(
-            batch_parameters={"dataframe": suites[name][0]},
-            run_id=gx.RunIdentifier(run_name=day.isoformat(), run_time=datetime.combine(day, time(), tzinfo=UTC)),
-        )
+        with _raised_where_unwritten():
+            run = context.checkpoints.add(checkpoint).run(
+                batch_parameters={"dataframe": suites[name][0]},
+                run_id=gx.RunIdentifier(run_name=day.isoformat(), run_time=datetime.combine(day, time(), tzinfo=UTC)),
+            )
         results += [result for outcome in run.run_results.values() for result in outcome.results]
     failed = [result for result in results if not result.success]
     broken = [finding for result in failed if (finding := _broken(result))]
@@ -134,11 +141,39 @@ def check_jobs(
     return report
 
 
+@contextmanager
+def _raised_where_unwritten() -> Iterator[None]:
+    """Raise the first OSError of writing a page.
+
+    Great Expectations logs such an error with its trace, once for each page, and goes on without the page.
+    """
+    refused: list[OSError] = []
+
+    def is_told(record: logging.LogRecord) -> bool:
+        error = sys.exception()  # it logs while it handles the error, and does not hand it on
+        if isinstance(error, OSError):
+            refused.append(error)
+        return not isinstance(error, OSError)
+
+    pages = logging.getLogger("great_expectations.render.renderer.site_builder")
+    pages.addFilter(is_told)
+    try:
+        yield
+    finally:
+        pages.removeFilter(is_told)
+    if refused:
+        raise refused[0]
+
+
 def _context(folder: Path) -> Any:
     stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
     stores.stores[stores.validation_results_store_name] = {
         "class_name": "ValidationResultsStore",
-        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder / "results")},
+        "store_backend": {
+            "class_name": "TupleFilesystemStoreBackend",
+            "base_directory": str(folder / "results"),
+            "suppress_store_backend_id": True,  # a drawn id for their statistics; one half written is complained of every night
+        },
     }
     pages = {
         "class_name": "SiteBuilder",

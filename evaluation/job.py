@@ -85,7 +85,7 @@ def evaluate(
 ) -> EvaluationReport:
     """Replay once over the latest jobs that had ended by the end of `day`, judge every model, and write the report.
 
-    `champions` gives for a kind the model folder of the version that serves. Raises FeaturesStale where the features of that day
+    `champions` gives for a kind the model folder of the champion that the night found. Raises FeaturesStale where the features of that day
     were not built. A log with nothing to test on gets a report that says so, and verdicts that failed.
     """
     matrix = read_night(cluster, settings, day)
@@ -260,8 +260,8 @@ def _notes(matrix: Matrix, rows: NDArray[np.intp]) -> list[str]:
 
 def _write(folder: Path, document: Mapping[str, Any], pictures: Mapping[str, str]) -> None:
     """Write figures, page and numbers; report.json last, since its presence says that the report is whole."""
-    if not pictures:
-        shutil.rmtree(folder / "figures", ignore_errors=True)
+    if not pictures and (folder / "figures").exists():
+        shutil.rmtree(folder / "figures")
     for name, svg in pictures.items():
         write_atomically(folder / "figures" / f"{name}.svg", svg)
     write_atomically(folder / "report.html", render_report(document, pictures))

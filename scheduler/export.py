@@ -46,16 +46,21 @@ def history(jobs: pa.Table, clock: str, time_zone: str, cut: datetime) -> State:
 
 
 def state_of_night(cluster: Cluster, settings: Settings, day: date) -> State:
-    """Return the state as of the end of `day`; kept below the home, so that the stages of a night build it once."""
+    """Return the state as of the end of `day`; kept below the home, so that the stages of a night build it once.
+
+    One is kept for each cluster: whoever asks for another takes the former away, also one that a killed process left beside it.
+    """
     known = f"{Lake(settings.lake).fingerprint(cluster.name)} {day} {feature_version()} {cluster.clock} {cluster.time_zone}"
     kept = settings.home / "state" / cluster.name / f"{day}-{hashlib.sha256(known.encode()).hexdigest()[:16]}.npz"
+    state = None
     if kept.exists():
-        with contextlib.suppress(StateError):  # of a night that was killed while it was written
-            return State.load(kept)
-    state = build_state(cluster, settings, day)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    state.save(kept)
-    for other in kept.parent.iterdir():  # also what was half written when a process was killed
+        with contextlib.suppress(StateError):  # a disk may damage what was whole
+            state = State.load(kept)
+    if state is None:
+        state = build_state(cluster, settings, day)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        state.save(kept)
+    for other in kept.parent.iterdir():  # after each reading: whoever wrote `kept` may have been killed before this line
         if other != kept:
             other.unlink(missing_ok=True)
     return state

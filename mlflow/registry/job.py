@@ -4,6 +4,7 @@ Which champion serves is decided by the night's report: of the kinds that have o
 first gate. Where no model has passed yet, the bundle holds the plain baseline. Clocks are arguments.
 """
 
+import contextlib
 import datetime as dt
 import json
 import logging
@@ -38,6 +39,7 @@ from runcast.scheduler.bundle import Manifest, moment_of, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
 from runcast.scheduler.export import check_parity, pack, pseudonyms_used, state_of_night
 from runcast.scheduler.predictor import MODEL
+from runcast.training.errors import ModelFileError
 from runcast.training.job import folder_sha256, model_folder, train
 from runcast.training.kinds import BASELINES, FALLBACK, MODELS
 from runcast.training.scoring import ModelCard, load_scorer
@@ -49,24 +51,37 @@ _UNLOGGED = ".unlogged"
 _TOO_FEW = "no model of this kind was trained that night: too few jobs had ended; the baseline serves"
 
 
-def champions(cluster: Cluster, settings: Settings) -> dict[str, Path]:
-    """Return the model folder of each kind's champion; kinds without one are left out.
+def champions_before(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Path]:
+    """Return for each kind the model folder of the latest version of a night before `day` that passed; kinds without one are left out.
 
-    Where the tracking store cannot be had, that is the model of the bundle that serves, and a warning says so.
+    That is the champion which the night of `day` finds, however far the aliases have moved since: a night that is run again is
+    judged beside the same one. Where the tracking store cannot be had, it is the model of the bundle that serves, where that is of
+    an earlier night, and a warning says so.
     """
     try:
-        return _champion_folders(cluster, settings)
+        return _passed_before(cluster, settings, day)
     except StoreUnavailable as error:
-        served = served_now(cluster, settings)
-        found = {} if served is None else {served.kind: resolve(bundles_of(cluster, settings)) / MODEL}
+        found = _served_before(cluster, settings, day)
         _told.warning("%s The night is compared with the champion that serves only: %s", error, ", ".join(found) or "none")
-        return {kind: folder for kind, folder in found.items() if kind in MODELS}
+        return found
 
 
 @in_turn
-def _champion_folders(cluster: Cluster, settings: Settings) -> dict[str, Path]:
+def _passed_before(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Path]:
     store = opened(cluster, settings)
-    return {kind: model_files(store, settings, cluster, v) for kind, v in standing_champions(store, cluster).items()}
+    latest = {kind: models.latest_approved(store, model_name(cluster.name, kind), before=day.isoformat()) for kind in MODELS}
+    return {kind: model_files(store, settings, cluster, version) for kind, version in latest.items() if version is not None}
+
+
+def _served_before(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Path]:
+    served = served_now(cluster, settings)
+    if served is None or served.kind not in MODELS:
+        return {}
+    folder = resolve(bundles_of(cluster, settings)) / MODEL
+    with contextlib.suppress(ModelFileError):  # the comparison says that it cannot be read
+        if load_scorer(folder).card.training["cut_us"] >= cut_us(day, cluster.zone):
+            return {}
+    return {served.kind: folder}
 
 
 @in_turn
@@ -417,12 +432,11 @@ def _champions_at(
     found = standing_champions(store, cluster)
     trained = _trained(cluster, settings, day, document)
     for kind in MODELS:
-        approved = models.approved(store, model_name(cluster.name, kind))
+        name = model_name(cluster.name, kind)
         own = models.find(store, trained[kind]) if kind in trained else None
-        if own not in approved:
-            since = found[kind].night if kind in found else ""
-            waiting = [v for v in approved if since < v.night < day.isoformat()]
-            own = max(waiting, key=lambda v: (v.night, int(v.version)), default=None)
+        if own not in models.approved(store, name):
+            waiting = models.latest_approved(store, name, before=day.isoformat())
+            own = waiting if waiting is not None and (kind not in found or found[kind].night < waiting.night) else None
         if own is not None:
             found[kind] = models.promotion(store, own).champion
     return {kind: found[kind] for kind in MODELS if kind in found}

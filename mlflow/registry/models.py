@@ -293,6 +293,12 @@ def approved(store: Store, name: str) -> list[ModelVersion]:
     return [_read(found) for found in _search(store, name) if _PASSED in found.tags and _ROLLED_BACK not in found.tags]
 
 
+def latest_approved(store: Store, name: str, *, before: str) -> ModelVersion | None:
+    """Return the approved version of the latest night before the day `before`, of several the latest; None where there is none."""
+    earlier = [version for version in approved(store, name) if version.night < before]
+    return max(earlier, key=lambda v: (v.night, int(v.version)), default=None)
+
+
 def _search(store: Store, name: str) -> list[MlflowVersion]:
     found: list[MlflowVersion] = []
     token = None

@@ -123,10 +123,10 @@ def _needed(store: Store, versions: list[ModelVersion], rollbacks: int) -> set[s
 
 
 def _delete_version(store: Store, version: ModelVersion) -> None:
-    """Delete a version, then its logged model: whoever dies between leaves a model without a version, which the next run deletes."""
-    while_locked(lambda: store.client.delete_model_version(version.name, version.version))
+    """Delete a version's logged model, then the version: the next run goes on where one was killed, since it finds the version."""
     if version.source.startswith("models:/"):
         _delete_logged(store, version.source.removeprefix("models:/"))
+    while_locked(lambda: store.client.delete_model_version(version.name, version.version))
 
 
 def _delete_logged(store: Store, model_id: str) -> None:
@@ -134,14 +134,14 @@ def _delete_logged(store: Store, model_id: str) -> None:
         logged = store.client.get_logged_model(model_id)
     except MlflowException:  # deleted already
         return
-    while_locked(lambda: store.client.delete_logged_model(model_id))
     _delete_files(store, logged.artifact_location)
+    while_locked(lambda: store.client.delete_logged_model(model_id))
 
 
 def _delete_runs(store: Store, runs: Iterable[Run]) -> None:
     for run in runs:
-        while_locked(partial(store.client.delete_run, run.info.run_id))
         _delete_files(store, run.info.artifact_uri)
+        while_locked(partial(store.client.delete_run, run.info.run_id))
 
 
 def _runs(store: Store, cluster: str, kind: str, before: str) -> Iterator[Run]:
@@ -156,10 +156,11 @@ def _runs(store: Store, cluster: str, kind: str, before: str) -> Iterator[Run]:
 
 
 def _delete_files(store: Store, place: str) -> None:
-    """Delete a folder of the local artifact store; anything else is the server's."""
+    """Delete a folder of the local artifact store, before what names it: nobody would find it again. Anything else is the server's."""
     parts = urlsplit(place)
     if store.artifacts is None or parts.scheme not in ("", "file"):
         return
     folder = Path(unquote(parts.path)).parent  # …/<run or model id>/artifacts
     if store.artifacts.resolve() in folder.resolve().parents:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)

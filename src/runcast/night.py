@@ -60,9 +60,9 @@ def _train(kind: str) -> Callable[[Cluster, Settings, dt.date], Record]:
 
 def _evaluate(cluster: Cluster, settings: Settings, day: dt.date) -> Record:
     from runcast.evaluation.job import evaluate
-    from runcast.registry.job import champions
+    from runcast.registry.job import champions_before
 
-    return evaluate(cluster, settings, day, champions=champions(cluster, settings)).summary()
+    return evaluate(cluster, settings, day, champions=champions_before(cluster, settings, day)).summary()
 
 
 def _register(cluster: Cluster, settings: Settings, day: dt.date) -> Record:

@@ -1,11 +1,12 @@
 """Kills a night at its n-th file operation, runs it again, and compares with a night that was never killed.
 
-    python tests/crash/harness.py --points 200
+    python tests/crash/harness.py --points 200 --seed 7
 
 One process imports everything once; each point is a fork of it that works in one home, put back from a copy before. The night is
 run step by step, and the home is kept before each: a point begins at the step it falls into, and after the kill that step is run
 again, as Airflow does it, and must end in the very state it ends in undisturbed. Every tenth point runs the whole night again
-instead, as `runcast nightly` does. Points are spread over the operations of the night, with some in every step.
+instead, as `runcast nightly` does. Points are spread evenly over the operations of the night, with some in every step; another
+seed shifts them, so that runs with different seeds try different ones.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import ctypes
 import errno
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -195,39 +197,47 @@ def _is_told(error: str) -> bool:
     return error.split(":")[0] in set(names(RuncastError))
 
 
-def spread(operations: dict[str, int], points: int, error: int = 0) -> list[Point]:
-    """Spread `points` over the operations, some in every step where there are enough of them, none twice."""
+def spread(operations: dict[str, int], points: int, error: int = 0, seed: int = 0) -> list[Point]:
+    """Spread `points` over the operations, some in every step where there are enough of them, none twice.
+
+    They stand at even distances, by seed 0 in the middle of their stretch of operations, else all shifted by one part of it.
+    """
     total, least = sum(operations.values()), min(LEAST_IN_A_STEP, max(1, points // (3 * len(operations))))
     left = max(points - least * len(operations), 0)
     found = []
     for name, count in operations.items():
         wanted = min(count, least + round(left * count / total)) if points >= len(operations) else 0
-        found += [Point(name, 1 + int((i + 0.5) * count / wanted), error) for i in range(wanted)]
+        found += [Point(name, 1 + int((i + _shift(seed, name, error)) * count / wanted), error) for i in range(wanted)]
     if not found and points:  # fewer than there are steps: over all of them, by their operations
         starts = dict(zip(operations, accumulate(operations.values(), initial=0), strict=False))
-        for at in (int((i + 0.5) * total / points) for i in range(points)):
+        for at in (int((i + _shift(seed, "", error)) * total / points) for i in range(points)):
             name = max((name for name in starts if starts[name] <= at), key=starts.__getitem__)
             found.append(Point(name, 1 + at - starts[name], error))
     return [
-        replace(point, whole_night=i % WHOLE_NIGHT_EVERY == WHOLE_NIGHT_EVERY - 1 and point.step != "rollback")
+        replace(point, whole_night=(i + seed) % WHOLE_NIGHT_EVERY == WHOLE_NIGHT_EVERY - 1 and point.step != "rollback")
         for i, point in enumerate(found)
     ]
 
 
-def run(root: Path, wanted: dict[int, int], shard: int, shards: int, chosen: Sequence[str]) -> dict[str, Any]:
+def _shift(seed: int, step: str, error: int) -> float:
+    """Return which part of its stretch of operations a point stands at, from 0 to 1."""
+    return random.Random(f"{seed} {step} {error}").random() if seed else 0.5
+
+
+def run(root: Path, wanted: dict[int, int], shard: int, shards: int, chosen: Sequence[str], seed: int) -> dict[str, Any]:
     """Try the points that are wanted, by error (0: a kill); what each step has, what was tried and what was wrong."""
     harness = Harness(root)
     operations = {name: count for name, count in harness.operations.items() if not chosen or name in chosen}
     faults: dict[str, list[str]] = {}
     tried = Counter[str]()
-    for point in [point for error, points in wanted.items() for point in spread(operations, points, error)][shard::shards]:
+    for point in [point for error, points in wanted.items() for point in spread(operations, points, error, seed)][shard::shards]:
         begun = time.monotonic()
         found = harness.try_point(point)
         tried[point.step] += 1
         if found:
             faults[point.label] = found
         print(f"{point.label}: {time.monotonic() - begun:.1f} s {found or ''}", file=sys.stderr, flush=True)
-    return {"operations": operations, "points": tried.total(), "points_by_step": dict(tried), "faults": faults}
+    return {"seed": seed, "operations": operations, "points": tried.total(), "points_by_step": dict(tried), "faults": faults}
 
 
 def main(words: Sequence[str]) -> int:
@@ -235,10 +245,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--points", type=int, default=200, help="operations at which the process is killed")
     parser.add_argument("--full", type=int, default=0, help="operations from which the disk is full")
     parser.add_argument("--read-only", type=int, default=0, help="operations from which the disk is read-only")
+    parser.add_argument("--seed", type=int, default=0, help="other operations for each seed")
     parser.add_argument("--step", action="append", default=[], help="only this step; repeatable")
     parser.add_argument("--shard", default="0/1", help="i/n: only every n-th point, from the i-th")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     asked = parser.parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the folder goes with whoever is told to stop
     with tempfile.TemporaryDirectory(prefix="runcast-crash-") as scratch:
         if "LD_PRELOAD" not in os.environ:
             environment = {**os.environ, "LD_PRELOAD": str(build_shim(Path(scratch))), "OMP_NUM_THREADS": "1"}
@@ -246,7 +258,7 @@ def main(words: Sequence[str]) -> int:
             return subprocess.run([sys.executable, __file__, *words], env=environment, check=False).returncode
         shard, shards = map(int, asked.shard.split("/"))
         wanted = {0: asked.points, errno.ENOSPC: asked.full, errno.EROFS: asked.read_only}
-        told = run((asked.folder or Path(scratch)) / "crash", wanted, shard, shards, asked.step)
+        told = run((asked.folder or Path(scratch)) / "crash", wanted, shard, shards, asked.step, asked.seed)
     print(json.dumps(told, indent=1))
     return 1 if told["faults"] else 0
 

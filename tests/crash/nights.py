@@ -6,6 +6,7 @@ over and serves; the night of the 9th is the one that something happens to, and 
 
 import datetime as dt
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def make_home(folder: Path) -> None:
 
 
 def live_in(folder: Path) -> None:
-    """Let settings be read from `folder`: home, cluster files, and scratch folders, so that they are counted too."""
+    """Let settings be read from `folder`: home, cluster files, and the folder for temporary files, which a kill leaves there."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    tempfile.tempdir = str(folder / "tmp")
     os.environ |= {"RUNCAST_HOME": str(folder / "var"), "RUNCAST_CLUSTERS": str(folder / "clusters")}
     os.environ.pop("MLFLOW_TRACKING_URI", None)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness import spread
 
 HARNESS = Path(__file__).with_name("harness.py")
 
@@ -25,3 +26,13 @@ def test_a_night_that_is_killed_or_finds_no_room_is_finished_by_the_next_run(tmp
     assert told["points"] == 18
     assert min(told["operations"].values()) >= 10, "Arrow's, SQLite's and Python's writes are counted"
     assert told["operations"]["register"] > 300
+
+
+@pytest.mark.parametrize("points", [2, 60, 300], ids=["fewer than steps", "some", "as many as there are"])
+def test_another_seed_tries_other_operations_and_none_twice(points: int) -> None:
+    operations = {"ingest": 43, "quality": 178, "rollback": 69}
+    tried = {seed: [(point.step, point.operation) for point in spread(operations, points, seed=seed)] for seed in range(4)}
+    for found in tried.values():
+        assert len(set(found)) == len(found) >= min(points, 50)
+        assert all(1 <= operation <= operations[step] for step, operation in found)
+    assert len({tuple(found) for found in tried.values()}) == (1 if points >= sum(operations.values()) else 4)

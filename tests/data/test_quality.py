@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from runcast.data.cluster import Cluster, Quality, Source
-from runcast.data.errors import QualityStop
+from runcast.data.errors import HomeRefuses, QualityStop
 from runcast.data.job import check
 from runcast.data.lake import Lake
 from runcast.data.quality import QualityReport, check_jobs
 from runcast.data.quality_suites import Check, jobs_frame
+from runcast.data.refusals import told_where_refused
 from runcast.data.schema import JOBS
 from runcast.data.settings import Settings, read_settings
 
@@ -227,6 +228,28 @@ def test_a_check_that_raises_is_broken_and_the_data_not_called_bad(tmp_path: Pat
     ]
     with pytest.raises(QualityStop, match="check broken, data not judged: no_such_column"):
         report.require_passed()
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["expectations/jobs.html", "validations/jobs/2024-03-20/20240320T000000.000000Z/jobs-jobs.html", "index.html"],
+    ids=["suite", "result", "index"],
+)
+def test_a_page_that_the_disk_does_not_take_is_one_error_and_whole_at_the_next_run(
+    tmp_path: Path, page: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """/dev/full in the place of a page. Great Expectations alone would log a trace for it and go on without."""
+    frame = pd.DataFrame({"job_key": ["a"], "x": [1.0]})
+    known = Check("known", "stop", "ExpectColumnValuesToNotBeNull", {"column": "x"}, "a number")
+    path = tmp_path / "docs" / page
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/full")
+    with pytest.raises(HomeRefuses, match="No space left on device"), told_where_refused("venus, 2024-03-20: quality"):
+        check_jobs("venus", DAY, tmp_path, jobs=(frame, [known]), night=(frame, [known]))
+    assert caplog.records == []
+    path.unlink()
+    assert check_jobs("venus", DAY, tmp_path, jobs=(frame, [known]), night=(frame, [known])).passed
+    assert path.read_text().rstrip().endswith("</html>")
 
 
 def test_times_are_compared_as_epoch_seconds_of_utc() -> None:

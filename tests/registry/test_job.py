@@ -53,7 +53,7 @@ def run_night(cluster: Cluster, settings: Settings, night: dt.date, jobs: pa.Tab
     build_features(cluster, settings, night)
     for kind in KINDS:
         train(cluster, settings, night, kind)
-    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings), kinds=(*BASELINES, *KINDS))
+    evaluate(cluster, settings, night, champions=registry.champions_before(cluster, settings, night), kinds=(*BASELINES, *KINDS))
     now = NOW + dt.timedelta(hours=night.day)
     return {
         "register": registry.register(cluster, settings, night, now),
@@ -148,6 +148,25 @@ def test_same_night_again_changes_nothing(nights: list[dict[str, dict[str, Any]]
     experiment = client.get_experiment_by_name("runcast-demo")
     assert len(client.search_runs([experiment.experiment_id])) == 4
     assert len(client.search_logged_models([experiment.experiment_id])) == 4
+
+
+@pytest.mark.parametrize("night", NIGHTS, ids=["a night before the latest", "the latest night"])
+def test_a_night_that_is_judged_again_gets_the_same_report(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings, tmp_path: Path, night: dt.date
+) -> None:
+    """Its own models, and those of the night after it, have become champions since; they are not what it was compared with."""
+    shutil.copytree(home.home, tmp_path / "home", symlinks=True)
+    copy = read_settings({"RUNCAST_HOME": str(tmp_path / "home")})
+    first = registry.report_folder(cluster, home, night)
+    build_features(cluster, copy, night)
+    again = evaluate(
+        cluster, copy, night, champions=registry.champions_before(cluster, copy, night), kinds=(*BASELINES, *KINDS)
+    ).folder
+    assert {path.name: path.read_bytes() for path in again.rglob("*.*")} == {
+        path.name: path.read_bytes() for path in first.rglob("*.*")
+    }
+    compared = json.loads((first / "report.json").read_text())["champion"]
+    assert set(compared) == (set() if night == NIGHTS[0] else set(KINDS))
 
 
 def test_registered_version_answers_as_the_bundle_does(
@@ -326,7 +345,7 @@ def test_promotion_killed_between_alias_and_bundle_is_finished_by_whoever_comes_
         with pytest.raises(KeyboardInterrupt):
             registry.export(cluster, copy, NIGHTS[-1], NOW + dt.timedelta(days=9))
     assert read_manifest(resolve(root)) == first
-    registry.champions(cluster, copy)
+    registry.champions_before(cluster, copy, NIGHTS[-1])
     served = str(read_manifest(resolve(root)).registered)
     assert served.endswith("/2")
     assert served in {v.label for v in registry.standing_champions(open_store(copy), cluster).values()}

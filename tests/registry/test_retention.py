@@ -10,6 +10,7 @@ from mlflow.exceptions import MlflowException
 
 from runcast.evaluation.gates import GateReport
 from runcast.registry.models import ModelVersion, approve, champion, download, name_champion
+from runcast.registry.models import versions as all_versions
 from runcast.registry.retention import prune
 from runcast.registry.runs import Night
 from runcast.registry.store import Store
@@ -60,6 +61,30 @@ def test_again_changes_nothing(store: Store, versions: list[ModelVersion]) -> No
     prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
     assert prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1).versions == ()
     assert prune(store, "venus", "cart", TODAY, days=1, rollbacks=1).kept == ()
+
+
+@pytest.mark.parametrize("step", ["delete_logged_model", "delete_model_version", "delete_run"])
+def test_what_a_killed_run_left_goes_with_the_next(
+    store: Store, versions: list[ModelVersion], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Killed right after a step. Nothing is forgotten before its files are gone."""
+    for version in versions:
+        store.client.log_text(version.run_id, "judged", "report.txt")
+    done = getattr(type(store.client), step)
+
+    def killed(*given: object) -> None:
+        done(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(type(store.client), step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
+    prune(store, "venus", "gbdt", TODAY, days=1, rollbacks=1)
+    assert store.artifacts is not None
+    standing = {versions[n].source.removeprefix("models:/") for n in (3, 5)} | {versions[n].run_id for n in (3, 5)}
+    assert {path.parent.name for path in store.artifacts.rglob("artifacts")} <= standing
+    assert {version.version for version in all_versions(store, versions[0].name)} == {"4", "6"}
 
 
 def test_other_clusters_and_kinds_are_left_alone(

@@ -40,7 +40,9 @@ def judged(cluster: Cluster, settings: Settings, night: dt.date, jobs: pa.Table)
     load(cluster, Lake(settings.lake), [Batch(jobs)], last=night)
     build_features(cluster, settings, night)
     train(cluster, settings, night, "cart")
-    evaluate(cluster, settings, night, champions=registry.champions(cluster, settings), kinds=("nearest_median", "cart"))
+    evaluate(
+        cluster, settings, night, champions=registry.champions_before(cluster, settings, night), kinds=("nearest_median", "cart")
+    )
 
 
 def with_gates(cluster: Cluster, *gates: object) -> Cluster:
@@ -76,6 +78,7 @@ def test_nights_without_a_store_are_logged_by_the_next_in_order_and_once(
 
     judged(lenient, down, NIGHTS[1], made_up_jobs)
     assert "compared with the champion that serves only: cart" in caplog.text
+    assert registry.champions_before(lenient, down, NIGHTS[0]) == {}, "what serves is that night's own"
     lost = partial(registry.register, now=NOW) if lost_at == "register" else registry.promote
     if lost_at == "promote":
         registry.register(lenient, settings, NIGHTS[1], NOW)
