@@ -528,10 +528,10 @@ def model_files(store: Store, settings: Settings, cluster: Cluster, version: Mod
     if (trained / "model.json").exists() and folder_sha256(trained) == version.model_sha256:
         return trained
     kept = settings.models / cluster.name / "registered" / version.model_sha256[:16]
+    for left in kept.parent.glob(".fetching-*"):  # of a process that was killed, whole or not: it is our turn
+        shutil.rmtree(left)
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        for left in kept.parent.glob(".fetching-*"):  # of a process that was killed: it is our turn
-            shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as scratch:
             (models.download(store, version, Path(scratch)) / MODEL).rename(kept)
     return kept

@@ -274,6 +274,9 @@ def test_champion_folder_is_fetched_where_training_left_none(
     fetched = registry.model_files(store, elsewhere, cluster, version)
     assert fetched != there
     assert (fetched / "model.json").read_bytes() == (there / "model.json").read_bytes()
+    (fetched.parent / ".fetching-killed" / "model").mkdir(parents=True)
+    assert registry.model_files(store, elsewhere, cluster, version) == fetched
+    assert list(fetched.parent.iterdir()) == [fetched], "what a process left that was killed once the folder stood goes too"
 
 
 def test_model_that_fails_its_gate_is_registered_and_the_baseline_serves(
