@@ -125,6 +125,7 @@ class RuncastParameters(_Part):
     learning_rate: float = Field(0.05, gt=0, le=1)
     min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
+    refined_jobs: int = Field(60_000, ge=1)  # jobs that the refiner and the calibration learn from
     margin_jobs: int = Field(1000, ge=1)  # latest ended jobs that correct p90
     margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
 

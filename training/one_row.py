@@ -77,6 +77,7 @@ class OneRanked:
         places = {name: at for at, name in enumerate(rule.columns)}
         self._quantiles = np.array([places[name] for name in rule.p50.names], np.intp)
         self._reads = np.array([places[name] for name in READS], np.intp)
+        self._refiner_reads = np.array([places[name] for name in rule.refiner.reads], np.intp)
         self._score, self._share = np.array(rule.calibration.score), np.array(rule.calibration.share)
         self._shift_log = rule.margin.shift_log()
 
@@ -90,7 +91,8 @@ class OneRanked:
         values, described = self._job.described(row.take(self._reads), hard_limit_s, median_log)
         scores = rule.scorer.predict(described)
         best = scores.argmax()
-        score, point_log = float(scores[best]), float(values[best])
+        score = float(scores[best])
+        point_log = rule.refiner.refined_one(described[best], row.take(self._refiner_reads), values[best])
         chance = float(np.interp(score, self._score, self._share))
         weight = min(max((chance - BLEND_FROM) / (BLEND_TO - BLEND_FROM), 0.0), 1.0)
         p50_log = weight * point_log + (1 - weight) * median_log

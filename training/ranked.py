@@ -1,4 +1,4 @@
-"""The predictor `runcast`, fitted: a median, a 0.9 quantile, and a scorer that says which of a job's candidate values is right.
+"""The predictor `runcast`, fitted: a median, a 0.9 quantile, a scorer that says which of a job's values is right, a refiner of that one.
 
 Part of scoring.py, in a file of its own: numpy, and lightgbm's shared library.
 """
@@ -7,26 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.training import candidates
+from runcast.training import candidates, refiner
 from runcast.training.booster import Booster
 from runcast.training.conformal import Margin
 from runcast.training.errors import ModelFileError
 from runcast.training.forecast import Floats, Forecast, Inputs, clip
+from runcast.training.refiner import Refiner
 
 #: Between these confidences p50 moves from the median model's answer to the chosen candidate (in logarithms).
 BLEND_FROM, BLEND_TO = 0.1, 0.7
 #: Of equal calibrated chance, the higher score is the surer: a step of the calibration orders nothing within it.
 SCORE_SHARE = 1e-6
 
-FILES = ("p50.txt", "p50_ratio.txt", "p90.txt", "scorer.txt")
+FILES = ("p50.txt", "p50_ratio.txt", "p90.txt", "scorer.txt", "refiner.txt")
 
 #: Raised when the code below changes its numbers though the constants above read the same.
-CODE_VERSION = 1
+CODE_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,14 @@ class Median:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The median, a 0.9 quantile and a scorer, the scorer's calibration, and the margin of p90 as of the end of training."""
+    """The median, a 0.9 quantile, a scorer and a refiner, the calibration of both, and p90's margin as of the end of training."""
 
     kind: str
     columns: tuple[str, ...]
     p50: Median = field(compare=False)
     p90: Booster = field(compare=False)
     scorer: Booster = field(compare=False)
+    refiner: Refiner = field(compare=False)
     calibration: Calibration
     margin: Margin
 
@@ -93,17 +95,14 @@ class Ranked:
     def answer(self, inputs: Inputs, p90_log: Floats) -> Forecast:
         """Return the forecast with this p90."""
         median_log = self.p50.predict(inputs.values[:, self._quantile_columns])
-        point_log, score = self.choose(inputs, median_log)
-        chance = self.calibration.of(score)
+        chosen = choose(self.scorer, inputs, median_log)
+        point_log = self.refiner.refined(chosen.described, inputs.select(self.refiner.reads).values, chosen.value_log)
+        chance = self.calibration.of(chosen.score)
         weight = np.clip((chance - BLEND_FROM) / (BLEND_TO - BLEND_FROM), 0.0, 1.0)
         p50_log = weight * point_log + (1 - weight) * median_log
-        confidence = (1 - SCORE_SHARE) * chance + SCORE_SHARE * score
+        confidence = (1 - SCORE_SHARE) * chance + SCORE_SHARE * chosen.score
         source = np.full(len(inputs), self.kind)
         return clip(np.exp(p50_log), np.exp(p90_log), confidence, source, inputs.hard_limit_s, np.exp(point_log))
-
-    def choose(self, inputs: Inputs, median_log: Floats) -> tuple[Floats, Floats]:
-        """Return of each job the candidate with the best score, and that score."""
-        return choose(self.scorer, inputs, median_log)
 
     @cached_property
     def _quantile_columns(self) -> NDArray[np.intp]:
@@ -116,41 +115,64 @@ class Ranked:
         }
 
     def files(self) -> dict[str, str]:
-        models = (self.p50.of_runtime, self.p50.of_ratio, self.p90, self.scorer)
+        models = (self.p50.of_runtime, self.p50.of_ratio, self.p90, self.scorer, self.refiner.booster)
         return {name: model.text for name, model in zip(FILES, models, strict=True)}
 
     @classmethod
     def read(cls, kind: str, columns: tuple[str, ...], content: Mapping[str, Any], files: Mapping[str, str]) -> Self:
-        of_runtime, of_ratio, p90, scorer = (Booster(files[name]) for name in FILES)
+        of_runtime, of_ratio, p90, scorer, second_look = (Booster(files[name]) for name in FILES)
         names = of_runtime.names
         if not names == of_ratio.names == p90.names or NEAREST not in names or not {*names, *candidates.READS} <= {*columns}:
             raise ModelFileError(f"{', '.join(FILES[:3])}: their features are not the model's; export the model again")
         if scorer.names != candidates.COLUMNS:
             raise ModelFileError("scorer.txt: it was trained on other candidates than this version draws; train again")
+        refines = Refiner(second_look)
+        if not {*refines.reads} <= {*columns}:
+            raise ModelFileError(f"{FILES[4]}: its features are not the model's; export the model again")
         calibration = Calibration(tuple(content["calibration"]["score"]), tuple(content["calibration"]["share"]))
-        return cls(kind, columns, Median(of_runtime, of_ratio), p90, scorer, calibration, Margin.read(content["margin"]))
+        margin = Margin.read(content["margin"])
+        return cls(kind, columns, Median(of_runtime, of_ratio), p90, scorer, refines, calibration, margin)
 
 
 #: Jobs whose candidates are described at once: 20,000 take some 100 MiB.
 _CHUNK = 20_000
 
 
-def choose(scorer: Booster, inputs: Inputs, median_log: Floats) -> tuple[Floats, Floats]:
-    """Return of each job the candidate (logarithm) that `scorer` gives the best score, the first of equals, and that score."""
-    point, best = np.empty(len(inputs)), np.empty(len(inputs))
-    for start in range(0, len(inputs), _CHUNK):
-        rows = slice(start, min(start + _CHUNK, len(inputs)))
+class Chosen(NamedTuple):
+    """Of n jobs: ln of the best candidate, float32 (n,); its score, float64 (n,); its row of Candidates.described."""
+
+    value_log: NDArray[np.float32]
+    score: Floats
+    described: NDArray[np.float32]
+
+
+def choose(scorer: Booster, inputs: Inputs, median_log: Floats) -> Chosen:
+    """Return of each job the candidate that `scorer` gives the best score, the first of equals."""
+    count = len(inputs)
+    chosen = Chosen(np.empty(count, np.float32), np.empty(count), np.empty((count, len(candidates.COLUMNS)), np.float32))
+    for start in range(0, count, _CHUNK):
+        rows = slice(start, min(start + _CHUNK, count))
         drawn = candidates.candidates(inputs.take(rows), median_log[rows])
         exists, described = drawn.described()
-        score = np.full(exists.shape, -np.inf)
-        score[exists] = scorer.predict(described)
-        at = score.argmax(1)[:, None]
-        point[rows] = np.take_along_axis(drawn.values, at, 1)[:, 0]
-        best[rows] = np.take_along_axis(score, at, 1)[:, 0]
-    return point, best
+        score, place = np.full(exists.shape, -np.inf), np.full(exists.shape, -1)
+        score[exists], place[exists] = scorer.predict(described), np.arange(len(described))
+        job, at = np.arange(len(score)), score.argmax(1)
+        chosen.value_log[rows] = drawn.values[job, at]
+        chosen.score[rows] = score[job, at]
+        chosen.described[rows] = described[place[job, at]]
+    return chosen
 
 
 def recipe_version() -> str:
     """Return the hash of how an answer is made of the models, 16 hex digits; it changes when any number may."""
-    told = (CODE_VERSION, candidates.candidates_version(), FILES, NEAREST, BLEND_FROM, BLEND_TO, SCORE_SHARE)
+    told = (
+        CODE_VERSION,
+        refiner.CODE_VERSION,
+        candidates.candidates_version(),
+        FILES,
+        NEAREST,
+        BLEND_FROM,
+        BLEND_TO,
+        SCORE_SHARE,
+    )
     return sha256(repr(told).encode()).hexdigest()[:16]

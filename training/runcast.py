@@ -1,8 +1,9 @@
-"""Fitting `runcast`: a median, a 0.9 quantile, then a scorer of candidate values by how likely each is to be right.
+"""Fitting `runcast`: a median, a 0.9 quantile, a scorer of candidate values by how likely each is to be right, a refiner of the best.
 
 The median of a runtime that is either a minute or a day is neither. So the values a job may well take are gathered (candidates.py)
-and a model learns, for each, the chance that it is within 25 %; the best is the point, its calibrated chance the confidence. What
-the median says of a training job is never of models that had seen it: the scorer would trust it too much.
+and a model learns, for each, the chance that it is within 25 %; its calibrated chance is the confidence. The best is moved a little by a
+model of where the runtime lies round it: that is the point. What an earlier model says of a training job is never of models that had
+seen it: the later one would trust it too much.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, 
 from runcast.training.conformal import Margin, residual_log, split_latest
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
-from runcast.training.ranked import NEAREST, Calibration, Median, Ranked, choose, nearest_log
+from runcast.training.ranked import NEAREST, Calibration, Chosen, Median, Ranked, choose, nearest_log
+from runcast.training.refiner import Refiner, columns_of, rows, runtimes_among
 
 BINS = 63
 #: The quantile models do not read the slots, which say again what the levels say, nor siblings: both were measured to add noise.
@@ -28,8 +30,12 @@ _SIBLINGS = ("running_n", "waiting_n", "running_mean_s", "running_latest_s")
 #: How right a value is, for the scorer: mostly whether it is within 25 %, and of two such the sharper.
 WINDOWS: tuple[tuple[float, float], ...] = ((0.25, 0.55), (0.09, 0.25), (0.03, 0.20))
 FOLDS = 2
-#: The scorer is calibrated on the latest of these shares of the jobs, having learned from the others.
+#: The scorer is calibrated on the latest of these shares of the jobs.
 CALIBRATION_SHARE = 0.2
+#: The refiner learns what scorers choose that had not seen the job: one of the earliest of these shares of the jobs, one of the others.
+EARLIER_SHARE = 0.6
+#: A value off by this (of ln) or more teaches the refiner nothing: it was the wrong one, no way to tell where round the right one to be.
+FAR_LOG = 0.8
 #: The latest job is so many times as likely to be among those the scorer learns from as the first.
 RECENCY = 4.0
 
@@ -52,14 +58,20 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     every.set_label(runtime_log - near_log)
     of_ratio, of_ratio_unseen = _fit_median(models, every, values)
     unseen_log = (of_runtime_unseen + (of_ratio_unseen + near_log)) * 0.5
-    rows = np.arange(len(inputs))
-    earlier, held = np.split(rows, [int(len(rows) * (1 - CALIBRATION_SHARE))])
-    before = _fit_scorer(models, inputs.take(earlier), unseen_log[earlier], runtime_log[earlier])
-    point_log, score = choose(before, inputs.take(held), unseen_log[held])
-    calibration = calibrate(score, is_right(point_log, runtime_log[held]))
+    asked = _recent_sample(len(inputs), parameters.refined_jobs, seed)
+    chosen = _choose_unseen(models, inputs, unseen_log, runtime_log, asked)
+    reads = runtimes_among(names)
+    told = rows(chosen.described, inputs.take(asked).select(reads).values, reads, chosen.value_log)
+    off_log = runtime_log[asked] - chosen.value_log
+    held = asked >= int(len(inputs) * (1 - CALIBRATION_SHARE))
+    before = _fit_refiner(models, told[~held], off_log[~held], reads)
+    calibration = calibrate(chosen.score[held], is_right(before.booster.predict(told[held]), off_log[held]))
     scorer = _fit_scorer(models, inputs, unseen_log, runtime_log)
+    refiner = _fit_refiner(models, told, off_log, reads)
     columns = tuple(dict.fromkeys((*names, *READS)))
-    return Ranked("runcast", columns, Median(_plain(of_runtime), _plain(of_ratio)), _plain(p90), scorer, calibration, margin)
+    return Ranked(
+        "runcast", columns, Median(_plain(of_runtime), _plain(of_ratio)), _plain(p90), scorer, refiner, calibration, margin
+    )
 
 
 def quantile_columns(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,6 +165,26 @@ def _fit_scorer(models: _Models, inputs: Inputs, median_log: Floats, runtime_log
     label = graded(drawn.values, runtime_log[rows, None], WINDOWS)[exists]
     data = lightgbm.Dataset(described, label, feature_name=list(COLUMNS), params=models.scorer())
     return _plain(lightgbm.train(models.scorer(), data, models.given.trees))
+
+
+def _choose_unseen(models: _Models, inputs: Inputs, median_log: Floats, runtime_log: Floats, asked: Rows) -> Chosen:
+    """Return of the jobs `asked` (rising) the candidate that a scorer chooses which had not seen them."""
+    earlier, later = np.split(np.arange(len(inputs)), [int(len(inputs) * EARLIER_SHARE)])
+    found = []
+    for learned, told in ((later, asked[asked < len(earlier)]), (earlier, asked[asked >= len(earlier)])):
+        scorer = _fit_scorer(models, inputs.take(learned), median_log[learned], runtime_log[learned])
+        found.append(choose(scorer, inputs.take(told), median_log[told]))
+    return Chosen(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _fit_refiner(models: _Models, told: NDArray[np.float32], off_log: NDArray[np.floating], reads: tuple[str, ...]) -> Refiner:
+    """Return the refiner that learned from rows of values off by `off_log`; the nearer, the more a row weighs."""
+    weight = np.maximum(1 - np.abs(off_log) / FAR_LOG, 0)
+    near = weight > 0 if weight.any() else np.ones(len(weight), np.bool_)  # of a handful of jobs none may be near
+    data = lightgbm.Dataset(
+        told[near], off_log[near], weight=weight[near], feature_name=list(columns_of(reads)), params=models.quantile(0.5)
+    )
+    return Refiner(_plain(models.train_quantile(0.5, data, models.given.trees * 3 // 4)))
 
 
 def _recent_sample(count: int, wanted: int, seed: int) -> Rows:
