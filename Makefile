@@ -68,8 +68,8 @@ accuracy: setup ## replay every public log (RUNCAST_TRACES) and rewrite docs/acc
 	@$(BIN)/runcast accuracy
 	@echo "What lies behind it: make studies. What it is worth to a scheduler, from these replays: make worth."
 
-studies: setup ## feature families, cadences, running jobs, a search outside (FLAML=python that holds it): docs/studies.md
-	@for study in ablation cadence censoring; do $(BIN)/runcast study $$study || exit 1; done
+studies: setup ## feature families, cadences, retraining, running jobs, a search outside (FLAML=python that holds it): docs/studies.md
+	@for study in ablation cadence retraining censoring; do $(BIN)/runcast study $$study || exit 1; done
 	@if [ -n "$(FLAML)" ]; then $(BIN)/runcast study outside --python "$(FLAML)"; \
 	  else echo "The search outside was left out: make studies FLAML=PYTHON (docs/studies.md says how to make one)."; fi
 

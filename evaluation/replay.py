@@ -5,7 +5,7 @@ computed once for the whole log; what the cadence decides is how old the models 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ from runcast.data.cluster import Training
 from runcast.evaluation.errors import NothingToJudge
 from runcast.features.matrix import Matrix
 from runcast.training.fitting import Fit, answer, fit_at
-from runcast.training.forecast import Forecast
+from runcast.training.forecast import Forecast, joined
 
 Cadence = Literal["once", "weekly", "nightly"]
 CADENCES: tuple[Cadence, ...] = get_args(Cadence)
@@ -109,7 +109,7 @@ def replay(
         progress(done, len(moments))
     if last is None:
         raise NothingToJudge("no cut had a job to answer")
-    return Replay(rows, {kind: _joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, last)
+    return Replay(rows, {kind: joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, last)
 
 
 def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_], done: Replay) -> pa.Table:
@@ -131,7 +131,3 @@ def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_],
         for kind, forecast in done.forecasts.items()
     ]
     return pa.concat_tables(tables).select(PREDICTION_COLUMNS)
-
-
-def _joined(parts: Sequence[Forecast]) -> Forecast:
-    return Forecast(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Forecast)})

@@ -4,7 +4,7 @@ All durations are seconds. A forecast is advice: it orders and plans, it never b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,11 @@ class Forecast:
 
     def __len__(self) -> int:
         return len(self.p50_s)
+
+
+def joined(parts: Sequence[Forecast]) -> Forecast:
+    """Return the forecasts one after the other."""
+    return Forecast(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Forecast)})
 
 
 def hard_limit_s(time_limit_s: NDArray[Any], is_limit_hard: NDArray[Any]) -> Floats:

@@ -8,14 +8,14 @@ first and fifth day are asked for: what a day adds to the age of a model shows o
 import time
 from collections.abc import Sequence
 from datetime import tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runcast.data.cluster import Training
 from runcast.evaluation.metrics import Floats
-from runcast.evaluation.replay import CADENCES, cuts, submitted_in, test_rows
+from runcast.evaluation.replay import CADENCES, Cadence, cuts, submitted_in, test_rows
 from runcast.evaluation.studies.headline import headline_of, quick_answers_s, times_worse
 from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
@@ -44,6 +44,30 @@ def compared_weeks(submit_us: NDArray[np.int64], zone: tzinfo, count: int) -> li
     return [midnights[begin : begin + 8] for begin in begins]
 
 
+class Days(NamedTuple):
+    """Days that are asked: the jobs of each, and for each cadence the moment of the training that answers it."""
+
+    asked: list[Rows]
+    cuts_us: dict[Cadence, list[int]]
+
+    @property
+    def of_job(self) -> Rows:
+        """Return for each job asked, day by day, which day it is of."""
+        return np.repeat(np.arange(len(self.asked)), [len(one) for one in self.asked])
+
+
+def days_of(matrix: Matrix, tested: Rows, stretches: Sequence[Sequence[int]]) -> Days:
+    """Return the days asked of each week in `stretches` (see compared_weeks); `once` is trained at the first of `tested`."""
+    return Days(
+        [submitted_in(matrix, one[at], one[at + 1]) for one in stretches for at in DAYS_ASKED],
+        {
+            "once": [int(matrix.submit_us[tested[0]])] * (len(stretches) * len(DAYS_ASKED)),
+            "weekly": [one[0] for one in stretches for _ in DAYS_ASKED],
+            "nightly": [one[at] for one in stretches for at in DAYS_ASKED],
+        },
+    )
+
+
 def compare_cadences(matrix: Matrix, training: Training, test_share: float, zone: tzinfo, weeks: int = WEEKS) -> dict[str, Any]:
     """Return headline, jobs learned from and processor seconds of a training for each window and cadence, on the same jobs.
 
@@ -51,17 +75,13 @@ def compare_cadences(matrix: Matrix, training: Training, test_share: float, zone
     """
     tested = test_rows(matrix, test_share)
     stretches = compared_weeks(matrix.submit_us[tested], zone, weeks)
-    asked = [submitted_in(matrix, one[at], one[at + 1]) for one in stretches for at in DAYS_ASKED]
-    cuts_of = {
-        "once": [int(matrix.submit_us[tested[0]])] * len(asked),
-        "weekly": [one[0] for one in stretches for _ in DAYS_ASKED],
-        "nightly": [one[at] for one in stretches for at in DAYS_ASKED],
-    }
-    rows = np.concatenate(asked)
-    day = np.repeat(np.arange(len(asked)), [len(one) for one in asked])
+    days = days_of(matrix, tested, stretches)
+    rows, day = np.concatenate(days.asked), days.of_job
     actual_s = matrix.ended.runtime_s[rows]
     answered = {
-        (window, cadence): _answers(matrix, training.model_copy(update={"window_days": window}), cuts_of[cadence], asked)
+        (window, cadence): _answers(
+            matrix, training.model_copy(update={"window_days": window}), days.cuts_us[cadence], days.asked
+        )
         for window in WINDOWS_DAYS
         for cadence in CADENCES
     }

@@ -13,7 +13,7 @@ from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.errors import UnreadablePredictions
 from runcast.evaluation.report import write_atomically
-from runcast.evaluation.studies import cadence, censoring, page
+from runcast.evaluation.studies import cadence, censoring, page, retraining
 from runcast.evaluation.studies.ablation import CODES, ablate
 from runcast.evaluation.studies.figures import draw_ablation, draw_cadence, draw_censoring, draw_worth
 from runcast.evaluation.studies.kept import Replays, find_or_keep
@@ -61,6 +61,10 @@ def _ablation(cluster: Cluster, asked: Asked) -> dict[str, Any]:
 
 def _cadence(cluster: Cluster, asked: Asked) -> dict[str, Any]:
     return cadence.compare_cadences(_features(cluster, asked.settings), cluster.training, TEST_SHARE, cluster.zone)
+
+
+def _retraining(cluster: Cluster, asked: Asked) -> dict[str, Any]:
+    return retraining.compare_retraining(_features(cluster, asked.settings), cluster.training, TEST_SHARE, cluster.zone)
 
 
 def _censoring(cluster: Cluster, asked: Asked) -> dict[str, Any]:
@@ -122,6 +126,15 @@ _IN_ORDER: tuple[Study, ...] = (
         _cadence,
         page.cadence_section,
         draw_cadence,
+    ),
+    Study(
+        "retraining",
+        "studies.md",
+        ("kth", "lsf", "philly", "venus", "sdsc_sp2", "hpc2n", "pegasus"),
+        lambda log, _: {"weeks": retraining.WEEKS, "days_asked": cadence.DAYS_ASKED, "test_share": TEST_SHARE},
+        _retraining,
+        page.retraining_section,
+        None,
     ),
     Study(
         "censoring",

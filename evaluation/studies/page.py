@@ -77,6 +77,23 @@ def cadence_section(found: Findings) -> str:
     return "\n".join(lines)
 
 
+def retraining_section(found: Findings) -> str:
+    lines = [
+        "| log | trained | MdAPE | within 25 % | error factor | times that of once (95 %) | coverage at 8.9 % | trainings "
+        "| processor s a training |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for log, one in found.items():
+        first = f"**{log}**, {one['asked']:,} jobs of the weeks from {', '.join(_day(begin_us) for begin_us in one['weeks'])}"
+        for row in one["rows"]:
+            lines.append(
+                f"| {first} | {row['way']} | {_three(row)} | {_times(row['times'])} | {row['coverage']:.3f} | {row['trainings']} "
+                f"| {row['processor_s']:.0f} |"
+            )
+            first = ""
+    return "\n".join(lines)
+
+
 def censoring_section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     lines = ["![Answers against those of a model that knows how running jobs end](figures/censoring.svg)"]
     for log, probes in found.items():

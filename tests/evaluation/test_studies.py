@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 from runcast.cli import app
 from runcast.data.cluster import Training
 from runcast.evaluation.errors import OutsideCheckFailed, PageWithoutMarks, UnreadablePredictions
-from runcast.evaluation.studies import cadence, censoring, page
+from runcast.evaluation.studies import cadence, censoring, page, retraining
 from runcast.evaluation.studies.ablation import ablate, family_of
 from runcast.evaluation.studies.kept import find_or_keep
 from runcast.evaluation.studies.outside import search
 from runcast.evaluation.studies.trust import trust
+from runcast.features.matrix import Matrix
 from runcast.features.table import build
 from runcast.training.forecast import Inputs
 
@@ -124,9 +125,9 @@ def test_compared_weeks_are_spread_and_the_last_is_at_the_end() -> None:
     assert cadence.compared_weeks(submit_us[:1], UTC, 2) == []
 
 
-def test_retraining_and_a_short_window_help_where_work_changes(make_canonical, monkeypatch) -> None:
-    monkeypatch.setattr(cadence, "WINDOWS_DAYS", (30, None))
-    # Every job is nobody's, and of one size: what can be learned is the hour's level, which jumps tenfold in the last fifth.
+@pytest.fixture
+def changed_work(make_canonical) -> Matrix:
+    """150 days of jobs that are nobody's and of one size: what can be learned is the hour's level, which jumps tenfold on day 125."""
     count = 2000
     submit_s = np.sort(np.random.default_rng(2).uniform(0, 150 * 86_400, count)).round()
     level_s = np.where(submit_s < 125 * 86_400, 100.0, 1000.0)
@@ -136,14 +137,30 @@ def test_retraining_and_a_short_window_help_where_work_changes(make_canonical, m
         submit_s=submit_s, start_s=submit_s, end_s=submit_s + runtime_s, gpu_count=1.0, state="COMPLETED", label="event",
         runtime_s=runtime_s, attempts=1,
     )  # fmt: skip
-    matrix = build(log, "calendar", "UTC")
-    found = cadence.compare_cadences(matrix, TRAINING, 0.2, UTC, weeks=1)
+    return build(log, "calendar", "UTC")
+
+
+def test_retraining_and_a_short_window_help_where_work_changes(changed_work: Matrix, monkeypatch) -> None:
+    monkeypatch.setattr(cadence, "WINDOWS_DAYS", (30, None))
+    found = cadence.compare_cadences(changed_work, TRAINING, 0.2, UTC, weeks=1)
     rows = {(row["window_days"], row["cadence"]): row for row in found["rows"]}
     assert len(rows) == 6
     assert rows[30, "nightly"]["error_factor"] < 1.3  # knows nothing but the new level by the last weeks
     assert rows[None, "once"]["error_factor"] > rows[None, "nightly"]["error_factor"]
     assert rows[None, "nightly"]["times"] == {"times": 1.0, "low": 1.0, "high": 1.0}
     assert rows[30, "nightly"]["learned"] < rows[None, "nightly"]["learned"]
+
+
+def test_runcast_itself_gains_by_retraining_where_work_changes(changed_work: Matrix) -> None:
+    found = retraining.compare_retraining(changed_work, TRAINING, 0.2, UTC, weeks=1)
+    rows = {row["way"]: row for row in found["rows"]}
+    # One week is asked for its first and its fifth day; the first of both is where weekly and nightly are trained alike.
+    assert {way: row["trainings"] for way, row in rows.items()} == {"once": 1, "weekly": 1, "nightly": 2, retraining.HELD_BACK: 2}
+    assert rows["once"]["times"] == {"times": 1.0, "low": 1.0, "high": 1.0}
+    assert rows["nightly"]["times"]["times"] < 0.9
+    assert rows["nightly"]["error_factor"] < 1.3
+    lines = page.retraining_section({"c": found}).splitlines()
+    assert [line.split(" | ")[1] for line in lines[2:]] == [*rows]
 
 
 # --- jobs that still run
