@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from runcast.accuracy import accuracy_page, write_page
+from runcast.data.lake import Lake
+from runcast.data.schema import JOBS
 from runcast.evaluation.studies.kept import Replays
 
 
@@ -79,6 +82,21 @@ def test_the_page_says_what_it_was_measured_with():
     ) in page
 
 
+def lake_of_limits(root):
+    """The jobs a:0 to a:359, of which a third each have a limit of 50 s that kills, one of 50 s that does not, and none."""
+    blank = dict.fromkeys(JOBS.names) | {"cluster": "a", "state": "COMPLETED", "label": "event", "attempts": 1, "flags": []}
+    times = {"submit_time": 0, "start_time": 0, "end_time": 100_000_000, "runtime_s": 100.0, "source": "a:1"}
+    limits = [
+        {"time_limit_s": 50.0, "time_limit_kind": "hard"},
+        {"time_limit_s": 50.0, "time_limit_kind": "estimate"},
+        {"time_limit_kind": "hard"},
+    ]
+    jobs = [blank | times | limits[at // 120] | {"job_id": str(at), "job_key": f"a:{at}"} for at in range(360)]
+    lake = Lake(root)
+    lake.write_ended("a", "1970-01-01", pa.Table.from_pylist(jobs, schema=JOBS))
+    return lake
+
+
 def test_page_and_figures_come_from_what_replays_left(tmp_path):
     replays, rng = Replays(tmp_path / "var"), np.random.default_rng(1)
     jobs, names = 1200, ("nearest_median", "gbdt", "runcast")
@@ -89,17 +107,19 @@ def test_page_and_figures_come_from_what_replays_left(tmp_path):
     told = pd.concat(
         pd.DataFrame(
             {
-                "cluster": "a", "submit_time": submit, "predictor": name, "runtime_s": 100.0, "p50_s": 100.0, "p90_s": 200.0,
+                "cluster": "a", "job_key": [f"a:{one}" for one in range(jobs)],
+                "submit_time": submit, "predictor": name, "runtime_s": 100.0, "p50_s": 100.0, "p90_s": 200.0,
                 "point_s": np.where(rng.random(jobs) < 0.5, 100.0, 300.0), "confidence": rng.random(jobs).round(1),
             }
         )
         for name in names
     )  # fmt: skip
     told.to_parquet(replays.predictions("a"))
-    write_page(tmp_path / "accuracy.md", ["a"], replays)
+    write_page(tmp_path / "accuracy.md", ["a"], replays, lake_of_limits(tmp_path / "lake"))
     page = (tmp_path / "accuracy.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| a | 0.5"))
     assert row.split(" | ")[4:7] == ["1.000", "0 of 4", "1.000"]  # p90 covers all: too much in each full week
+    assert row.endswith("| 2.00 | 0.100 | 1.000 |")
     for name in ("risk_coverage", "calibration", "p90_by_week"):
         assert f"figures/{name}.svg" in page
         assert (tmp_path / "figures" / f"{name}.svg").read_text().startswith("<?xml")

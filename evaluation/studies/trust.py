@@ -23,18 +23,26 @@ CURVE_POINTS = 40
 
 
 def trust(
-    submit_us: NDArray[np.int64], actual_s: Floats, point_s: Floats, p50_s: Floats, p90_s: Floats, confidence: Floats
+    submit_us: NDArray[np.int64],
+    actual_s: Floats,
+    point_s: Floats,
+    p50_s: Floats,
+    p90_s: Floats,
+    confidence: Floats,
+    hard_limit_s: Floats,
 ) -> dict[str, Any]:
     """Return what one predictor's forecasts, in order of submission, were worth by their own measure.
 
     `calibration` are groups of jobs by rising confidence: (mean confidence, share within 25 %, jobs); `calibration_error` is the
     mean gap between the two, weighted by jobs. `weeks` are (first submission of the week, share covered by p90) of weeks with
     enough jobs; `weeks_good` is the share of these within WEEKLY, None where there is none. `width` is the median of p90 / p50.
-    `curve` is the risk-coverage curve: shares of jobs, and their MdAPE.
+    `curve` is the risk-coverage curve: shares of jobs, and their MdAPE. `outlived` is the share of jobs that ran beyond their hard
+    limit (NaN: they have none), as a job does until it is killed and its nodes are clean: no p90 at or below the limit covers them.
+    `covered_others` is the share covered of all others.
     """
     hits = hits_within_25(actual_s, point_s)
     told = [(float(confidence[rows].mean()), float(hits[rows].mean()), len(rows)) for _, rows in tenths(confidence, GROUPS)]
-    covered = actual_s <= p90_s
+    covered, outlived = actual_s <= p90_s, actual_s > hard_limit_s
     week = week_of(submit_us, int(submit_us[0]))
     weeks = [
         (int(submit_us[rows[0]]), float(covered[rows].mean()))
@@ -46,6 +54,8 @@ def trust(
         "calibration": told,
         "calibration_error": sum(abs(said - right) * jobs for said, right, jobs in told) / len(hits),
         "covered": float(covered.mean()),
+        "outlived": float(outlived.mean()),
+        "covered_others": float(covered[~outlived].mean()),
         "weeks": weeks,
         "weeks_good": float(np.mean([WEEKLY[0] <= share <= WEEKLY[1] for _, share in weeks])) if weeks else None,
         "width": float(np.median(p90_s / p50_s)),

@@ -304,6 +304,7 @@ def accuracy(
 ) -> None:
     """Replay many logs and write every predictor's errors and figures: docs/accuracy.md."""
     from runcast.accuracy import replay_beside, write_page
+    from runcast.data.lake import Lake
     from runcast.evaluation.studies.kept import Replays
 
     settings = read_settings()
@@ -315,13 +316,13 @@ def accuracy(
             with _progress(f"replaying {name}", False):
                 replay_beside(name, replays)
             err.print(f"  {name}: replayed")
-    write_page(out_file, chosen, replays)
+    write_page(out_file, chosen, replays, Lake(settings.lake))
     out.print(f"written: {out_file}")
 
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="ablation, cadence, censoring, outside or worth.")],
+    name: Annotated[str, typer.Argument(help="ablation, cadence, retraining, censoring, outside or worth.")],
     clusters: Annotated[list[str] | None, typer.Argument(help="Logs; default: those the study is about.")] = None,
     page: Annotated[Path | None, typer.Option("--page", help="Page whose section is written; default: the study's.")] = None,
     python: Annotated[Path | None, typer.Option("--python", help="Interpreter that holds FLAML, for `outside`.")] = None,

@@ -280,11 +280,14 @@ def test_calibration_and_weekly_coverage_by_hand() -> None:
     actual_s = np.full(200, 100.0)
     point_s = np.where(np.arange(200) < 80, 200.0, 100.0)
     p90_s = np.where(np.arange(200) < 150, 100.0, 99.0)
-    found = trust(submit_us, actual_s, point_s, np.full(200, 50.0), p90_s, np.repeat([0.2, 0.9], 100))
+    hard_limit_s = np.full(200, np.nan)
+    hard_limit_s[190:], hard_limit_s[:10] = 99.0, 100.0  # the last ten outlived theirs, the first ten ended with it
+    found = trust(submit_us, actual_s, point_s, np.full(200, 50.0), p90_s, np.repeat([0.2, 0.9], 100), hard_limit_s)
     assert found["calibration_error"] == pytest.approx((abs(0.2 - 0.2) * 100 + 0.1 * 100) / 200)
     assert [share for _, share in found["weeks"]] == [1.0, 0.5]
     assert (found["weeks_good"], found["covered"]) == (0.0, 0.75)
     assert found["width"] == pytest.approx(2.0)
+    assert (found["outlived"], found["covered_others"]) == (0.05, 150 / 190)
     assert json.loads(json.dumps(found))["curve"][0][-1] == 1.0
 
 
