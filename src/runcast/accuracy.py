@@ -163,7 +163,8 @@ def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"{100 * WEEKLY[0]:.0f} and "
         f"{100 * WEEKLY[1]:.0f} % in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50. It "
         "never lies above a limit that kills, yet jobs outlive their limits, mostly by a minute or two: until they are killed and "
-        "their nodes clean. No p90 can cover these; the margin counts them as not covered, so that the others are covered more than nine times in ten.",
+        "their nodes clean. No p90 can cover these; the margin counts them as not covered, so that the others "
+        "are covered more than nine times in ten.",
         "",
         "| log | mean confidence | right | gap | p90 covers | weeks within | worst week | width "
         "| outlived their limit | p90 covers the others |",
