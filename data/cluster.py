@@ -448,7 +448,15 @@ def _explain(path: Path, root: yaml.Node, loc: tuple[int | str, ...], kind: str,
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
         return f"{where}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
-    return f"{where}: {message.removeprefix('Value error, ')}"
+    return f"{where}: {_IN_WORDS.get(kind) or message.removeprefix('Value error, ')}"
+
+
+#: What a person who writes YAML is told in place of Python's types, by pydantic's kind of error.
+_IN_WORDS = {
+    "tuple_type": "expected a list: [one, another]",
+    "dict_type": "expected keys with their values; leave it out for the defaults",
+    "model_type": "expected keys with their values; leave it out for the defaults",
+}
 
 
 def _locate(root: yaml.Node, loc: tuple[int | str, ...]) -> tuple[int, list[str]]:

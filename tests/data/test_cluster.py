@@ -181,6 +181,9 @@ def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
     [
         ("path: /etc/passwd\n", r"c\.yaml:5: path: unknown key; known are clock, description, "),
         ("_path: /etc/passwd\n", r"c\.yaml:5: _path: unknown key"),
+        ("evaluation: {targets: 0.1}\n", r"c\.yaml:5: evaluation\.targets: expected a list: \[one, another\]"),
+        ("training:\n", r"c\.yaml:5: training: expected keys with their values; leave it out"),
+        ("quality: {null_share_at_most: 0.1}\n", r"quality\.null_share_at_most: expected keys with their values"),
         ("zone: UTC\n", r"c\.yaml:5: zone: unknown key; did you mean"),
         ("quality: {null_share_at_most: {usr: 0.1}}\n", r"unknown 'usr'; did you mean 'user'\?"),
         ("quality: {null_share_at_most: {user: 1.5}}\n", r"null_share_at_most\.user: .*less than or equal to 1"),
