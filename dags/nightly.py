@@ -12,7 +12,9 @@ nothing later than its end. A day that has not begun is refused.
 
 - `ingest`: the log is missing or of another format, or too many rows were rejected. The message names the file; nothing was written.
 - `quality`: a stop check failed. The message names the check, what was expected and what was found. Nothing is trained, and the
-  champion keeps serving. Mend the log, then clear the task.
+  champion keeps serving. Mend the log, then clear `ingest` and what follows. If the day is in order as it is (a renamed queue), trigger a
+  run with its `date` and the reason as `accept_quality`: the checks that stopped it are passed over for that day, no others. The night's
+  record, the page of all clusters and `runcast status` say so.
 - `drift`: nothing is broken. The log of this task says what is submitted otherwise than before, or forecast worse; the night itself is
   done. It is told once; whether and when is set by `drift` in the cluster file.
 - `train_*`, `evaluate`, `register`, `promote`, `export`: safe to clear and run again; each replaces its own output whole.
@@ -31,7 +33,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from airflow.sdk import DAG, TaskGroup, get_current_context, task
+from airflow.sdk import DAG, Param, TaskGroup, get_current_context, task
 from runcast_dags import DATE, DEFAULTS, HEAVY, attempt, cluster_dag, product, which_day
 
 from runcast.data.cluster import Cluster, read_files
@@ -40,6 +42,12 @@ from runcast.night import BY_NAME, MODEL_KINDS
 
 #: What a stage leaves behind, see runcast_dags.product.
 PRODUCTS = {"ingest": "jobs", "features": "features", "register": "models", "export": "bundle"}
+ACCEPT = Param(
+    None,
+    type=["null", "string"],
+    minLength=1,
+    description="Why the day named by `date` is trained on although checks stopped it; only the checks that did are passed over",
+)
 IN_POOL = {"features", "evaluate", *(f"train_{kind}" for kind in MODEL_KINDS)}
 
 
@@ -51,8 +59,13 @@ def stage_task(cluster: Cluster, name: str):
     def run(day: str) -> str:
         from airflow.sdk.exceptions import AirflowFailException
 
-        from runcast.night import run_stage
+        from runcast.night import accept_quality, run_stage
 
+        params = get_current_context()["params"]
+        if name == "quality" and params.get("accept_quality"):
+            if params.get("date") != day:
+                raise AirflowFailException("accept_quality is of one day: name it as date")
+            attempt(accept_quality, cluster.name, day, params["accept_quality"])
         record = attempt(run_stage, name, cluster.name, day)
         if record.get("alarm"):  # the record is kept already; the red task is what is seen of it
             raise AirflowFailException(record["alarm"])
@@ -65,7 +78,7 @@ def stage_task(cluster: Cluster, name: str):
 
 def nightly(cluster: Cluster) -> DAG:
     """Return the DAG of one cluster's nights."""
-    with cluster_dag(cluster, "nightly", cluster.schedule, __doc__, params={"date": DATE}) as dag:
+    with cluster_dag(cluster, "nightly", cluster.schedule, __doc__, params={"date": DATE, "accept_quality": ACCEPT}) as dag:
         ready = which_day(cluster.name)
         for name in ("ingest", "quality", "features"):
             ready = stage_task(cluster, name)(ready)

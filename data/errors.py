@@ -87,3 +87,7 @@ class NoFolder(RuncastError):
 
 class QualityStop(RuncastError):
     """A stop check failed: nothing is trained and the champion stays."""
+
+
+class NothingToAccept(RuncastError):
+    """A day was to be trained on although its checks stopped it, but none did, or no reason was given."""

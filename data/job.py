@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runcast.data.acceptance import quality_folder
 from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
 from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, SourceError, TooManyRejects
@@ -405,24 +406,30 @@ def _refuse_moved_clock(cluster: Cluster, lake: Lake, jobs: pa.Table) -> None:
     """
     last = lake.dates(cluster.name)[-1:]
     for known in (lake.read_open(cluster.name), lake.read_ended(cluster.name, last)):
-        moved_us, both = _moved_submissions(jobs, known)
-        if len(moved_us) >= max(_MOVED_AT_LEAST, _MOVED_SHARE * both):
+        if (moved := moved_clock(jobs, known)) is not None:
+            by_h, count, both = moved
             raise HistoryMismatch(
-                f"{cluster.name}: {len(moved_us)} of {both} jobs that the lake knows are now submitted "
-                f"{float(np.median(moved_us)) / 3.6e9:+g} h from what they were: the log is written in another zone than before, or its "
+                f"{cluster.name}: {count} of {both} jobs that the lake knows are now submitted "
+                f"{by_h:+g} h from what they were: the log is written in another zone than before, or its "
                 f"zone in {cluster.path} ({cluster.time_zone}) was wrong. Nothing was written. Have the log written in one zone, or "
                 "begin its history anew."
             )
 
 
-def _moved_submissions(jobs: pa.Table, known: pa.Table) -> tuple[Integers, int]:
-    """By how much jobs moved that were submitted some quarters of an hour from what is known; and how many are in both tables."""
+def moved_clock(jobs: pa.Table, known: pa.Table) -> tuple[float, int, int] | None:
+    """Return by how many hours submissions moved from what is known (median), of how many jobs, and how many are in both tables.
+
+    Null where too few moved by some quarters of an hour to blame the clock.
+    """
     again = jobs.select(["job_id", "submit_time"]).filter(pc.is_in(jobs["job_id"], known["job_id"].combine_chunks()))
     before = dict(zip(known["job_id"].to_pylist(), microseconds(known["submit_time"]).tolist(), strict=True))
     ids = again["job_id"].to_pylist()
     moved_us = microseconds(again["submit_time"]) - np.array([before[job] for job in ids], np.int64)
-    is_moved = (moved_us != 0) & (np.abs(moved_us) <= _ZONES_US) & (moved_us % _ZONE_STEP_US == 0)
-    return moved_us[is_moved], len(set(ids))
+    moved_us = moved_us[(moved_us != 0) & (np.abs(moved_us) <= _ZONES_US) & (moved_us % _ZONE_STEP_US == 0)]
+    both = len(set(ids))
+    if len(moved_us) < max(_MOVED_AT_LEAST, _MOVED_SHARE * both):
+        return None
+    return float(np.median(moved_us)) / 3.6e9, len(moved_us), both
 
 
 def _merge_from(cluster: Cluster, first: date | None, loaded: int | None) -> int | None:
@@ -545,7 +552,7 @@ def _largest(counts: Counter[str]) -> dict[str, int]:
 def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
     """Check the jobs that ended on `day` against the weeks before; Data Docs are built below home/quality/<cluster>/docs.
 
-    Reads the day's partition and a few columns of the window, whatever the length of the history. Raises nothing for bad data:
+    Reads the day's partition, the window and the open jobs, whatever the length of the history. Raises nothing for bad data:
     ask the report (`require_passed`).
     """
     from runcast.data import quality, quality_suites
@@ -558,13 +565,18 @@ def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
     refused = Counter(lake.read_rejects(cluster.name)["day"].to_pylist())
     # a day all of whose records were refused has no job: they stand beside the last of the day before
     of_tonight = refused[day.isoformat()] + refused[(day - timedelta(days=1)).isoformat()]
-    today, norms = measure(jobs, cluster, day), norms_of(window, cluster, days, refused)
-    keys = pa.concat_tables([table.select(["job_key"]) for table in (window, jobs, lake.read_open(cluster.name))])
+    still_open, cut = lake.read_open(cluster.name), cut_us(day, cluster.zone)
+    later = lake.read_ended(cluster.name, [d for d in lake.dates_submitted_before(cluster.name, cut) if d > day.isoformat()])
+    waiting = seen_at(pa.concat_tables([later, still_open]), cut)
+    known, tells_open = pa.concat_tables([window, jobs, waiting]), waiting.num_rows > 0
+    today = measure(known, cluster, day, tells_open=tells_open)
+    norms = norms_of(known, cluster, days, refused, tells_open=tells_open)
+    keys = pa.concat_tables([table.select(["job_key"]) for table in (window, jobs, still_open)])
     doubled = keys.num_rows - pc.count_distinct(keys["job_key"]).as_py()
     return quality.check_jobs(
         cluster.name,
         day,
-        settings.home / "quality" / quote(cluster.name, safe=""),
+        quality_folder(cluster.name, settings),
         jobs=(quality_suites.jobs_frame(jobs), quality_suites.jobs_suite(cluster, today, norms)),
         night=(quality_suites.night_frame(today, norms, doubled, of_tonight), quality_suites.night_suite(cluster, today, norms)),
     )

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
@@ -63,8 +63,13 @@ class QualityReport:
     data_docs: str  # path of the index page
 
     @property
+    def stopped_by(self) -> tuple[str, ...]:
+        """Names of the checks that stop the night: those that failed, and broken ones that would have stopped it."""
+        return tuple(sorted(f.check for f in (*self.stops, *self.broken) if f.severity == "stop"))
+
+    @property
     def passed(self) -> bool:
-        return not self.stops and not any(finding.severity == "stop" for finding in self.broken)
+        return not self.stopped_by
 
     def explain(self) -> str:
         """What stops the night: each check, what it expected and what it found; empty where nothing does."""
@@ -73,11 +78,14 @@ class QualityReport:
         lines = [str(finding) for finding in self.stops]
         lines += [f"check broken, data not judged: {finding}" for finding in self.broken if finding.severity == "stop"]
         head = f"{self.cluster}, {self.day}: nothing is trained, the champion stays."
-        return "\n  ".join([head, *lines]) + f"\nSee {self.data_docs}"
+        return "\n  ".join([head, *lines]) + (
+            f"\nSee {self.data_docs}. Mend the log and run the night again. If the day is in order as it is: "
+            f"runcast nightly --cluster {self.cluster} --date {self.day} --accept-quality REASON"
+        )
 
-    def require_passed(self) -> None:
-        """Raise QualityStop with the explanation, unless the night may go on."""
-        if not self.passed:
+    def require_passed(self, accepted: Collection[str] = ()) -> None:
+        """Raise QualityStop with the explanation, unless no check stops the night but those that were accepted."""
+        if not set(self.stopped_by) <= set(accepted):
             raise QualityStop(self.explain())
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +95,7 @@ class QualityReport:
             kind: [_short(finding) for finding in getattr(self, kind)[:_FINDINGS_IN_JSON]]
             for kind in ("stops", "warns", "broken")
         }
-        return {**asdict(self), **shown, **counts, "passed": self.passed}
+        return {**asdict(self), **shown, **counts, "passed": self.passed, "stopped_by": list(self.stopped_by)}
 
 
 def check_jobs(

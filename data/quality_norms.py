@@ -7,8 +7,8 @@ runs in another zone, words that are new.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runcast.data.asof import cut_us, local_days, microseconds
+from runcast.data.asof import cut_us, day_start_us, ended_at, microseconds
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS
 from runcast.data.states import OTHER
@@ -28,37 +28,44 @@ MIN_NORM_DAYS = 7  # fewer days before say little about the next
 MIN_SHARE_ROWS = 20  # a share of fewer jobs says little
 COUNTED_NULLS = (*(c.name for c in COLUMNS if c.nullable and c.known_at == "submit"), "runtime_s")
 WORDS = ("user", "group", "account", "queue", "qos")  # columns whose values come again
+RENAMED = ("queue", "group", "account")  # of these, what administrators name
 AMOUNTS = ("gpu_count", "cpu_count", "node_count", "mem_mib", "time_limit_s")
+SIZES = ("gpu_count", "cpu_count", "node_count")  # of these, what goes together
 LEAST_FALL = 1.75  # so that half the rows of a steady log are too few
 COMPARED_ROWS = 50  # fewer jobs may well be all of another kind
-_READ = ("job_id", "submit_time", "start_time", "end_time", "state", *WORDS, *AMOUNTS)
+_NO_TIME = np.iinfo(np.int64).min
+_READ = tuple(dict.fromkeys(("job_id", "submit_time", "start_time", "end_time", "state", *WORDS, *AMOUNTS, *COUNTED_NULLS)))
 
 
 @dataclass(frozen=True)
 class Day:
-    """The measures of one day's ended jobs; NaN where there are too few to tell."""
+    """The measures of one day; NaN where there are too few jobs to tell."""
 
     rows: int
     is_weekend: bool
-    consecutive_id_share: float = np.nan  # of distinct numeric ids, those whose predecessor is there
+    consecutive_id_share: float = np.nan  # of distinct numeric ids submitted on the day, those whose predecessor is there
     repeated_id_share: float = np.nan
-    twin_share: float = np.nan  # jobs that say the same as another under another id
+    paired_share: float = np.nan  # of jobs that differ in more than their id, those that come an even number of times
     other_share: float = np.nan
-    silent_h: float = np.nan  # longest time of the day, from midnight to midnight, in which no job ended
-    silent_end_h: float = np.nan  # from the last end to midnight
+    silent_h: float = np.nan  # longest time of the day, from midnight to midnight, in which no job came, began or ended
+    silent_end_h: float = np.nan  # from the last of these to midnight
+    running: float = np.nan  # jobs at the end of the day; NaN where the log does not tell of open jobs
     hours: Floats = field(
         default_factory=lambda: np.zeros(24)
     )  # users (or jobs without one) that submitted in each hour of the day
     amounts: Mapping[str, Floats] = field(default_factory=dict)  # sorted known values by column
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # counts by column
+    users_of: Mapping[str, Mapping[tuple[str, str | None], int]] = field(
+        default_factory=dict
+    )  # counts of word and user, by column
+    nulls: Mapping[str, int] = field(default_factory=dict)  # counts by column
 
 
 @dataclass(frozen=True)
 class Norms:
-    """The days before, in order (with or without jobs), and shares of nulls over all their jobs."""
+    """The days before, in order, with or without jobs."""
 
     days: tuple[Day, ...]
-    null_share: Mapping[str, float]
     refused: tuple[int, ...] = ()  # records that were refused beside the jobs of each day
 
     @property
@@ -76,6 +83,33 @@ class Norms:
 
     def most(self, measure: str) -> float:
         return float(self.values(measure).max(initial=0.0))
+
+    def is_down(self, day: Day) -> bool:
+        """Whether the machines stood nearly still at the end of the day; False where the log does not tell of running jobs."""
+        usual = float(np.median([other.running for other in self.days])) if self.days else np.nan
+        return day.running < usual / 20
+
+    def heard_share(self, day: Day) -> float:
+        """Part of the usual hours of a day that are left beside its longest silence; 1 where that is as usual."""
+        usual_h = 24 - float(np.median(self.values("silent_h")))
+        return min(1.0, (24 - day.silent_h) / usual_h) if usual_h > 0 else 1.0
+
+    @property
+    def longest_silent_end_h(self) -> float:
+        """Longest silence up to midnight on a day at whose end the machines were at work."""
+        return max((day.silent_end_h for day in self.days if not self.is_down(day)), default=0.0)
+
+    @property
+    def least_consecutive_id_share(self) -> float:
+        """Share of ids in a row below which ids are missing; NaN where ids do not follow each other, or too few days tell."""
+        shares = self.values("consecutive_id_share")
+        is_telling = len(shares) >= MIN_NORM_DAYS and np.median(shares) >= 0.3
+        return 0.6 * float(shares.min()) if is_telling else np.nan
+
+    def null_share(self, column: str) -> float:
+        """Largest share of nulls among the jobs of a day; over all of them where no day has jobs enough."""
+        shares = [day.nulls.get(column, 0) / day.rows for day in self.days if day.rows >= MIN_SHARE_ROWS]
+        return max(shares) if shares else sum(day.nulls.get(column, 0) for day in self.days) / max(self.rows, 1)
 
     def counts(self, column: str) -> dict[str, int]:
         """How often each word of a column came on all the days."""
@@ -99,39 +133,58 @@ class Norms:
         return medians[is_weekend], float(np.exp(max(np.log(LEAST_FALL), 4 * spread, 1.5 * falls.max())))
 
 
-def measure(jobs: pa.Table, cluster: Cluster, day: date) -> Day:
-    """Measure the jobs that ended on `day`."""
+def measure(jobs: pa.Table, cluster: Cluster, day: date, *, tells_open: bool) -> Day:
+    """Measure `day` by the jobs that were known at its end, or later; those that leave no trace on the day may be among them.
+
+    Most measures are of the jobs that ended on the day. Ids and silences are of all that happened on it; where the log does not tell
+    of open jobs (not `tells_open`), only of jobs that had ended by its end, so that days compare with the one that was just loaded.
+    """
     is_weekend = cluster.clock != "relative" and day.weekday() >= 5
-    if jobs.num_rows < MIN_SHARE_ROWS:
-        return Day(jobs.num_rows, is_weekend, words={name: _counts(jobs[name]) for name in WORDS})
-    silences = _silences_h(jobs, cluster, day)
-    return Day(
+    begin, cut = day_start_us(day, cluster.zone), cut_us(day, cluster.zone)
+    moments = {
+        "submit": microseconds(jobs["submit_time"]), "start": microseconds(jobs["start_time"]), "end": microseconds(ended_at(jobs))
+    }  # fmt: skip
+    on_day = {name: (us >= begin) & (us < cut) for name, us in moments.items()}
+    heard = np.ones(jobs.num_rows, bool) if tells_open else (moments["end"] < cut) & (moments["end"] > _NO_TIME)
+    silences = (
+        np.diff(np.sort(np.concatenate([[begin, cut], *(us[on_day[name] & heard] for name, us in moments.items())]))) / 3.6e9
+    )
+    running = (moments["start"] > _NO_TIME) & (moments["start"] < cut) & ((moments["end"] >= cut) | (moments["end"] == _NO_TIME))
+    ids = jobs["job_id"].filter(pa.array(on_day["submit"] & heard))
+    jobs = jobs.filter(pa.array(on_day["end"]))
+    found = Day(
         rows=jobs.num_rows,
         is_weekend=is_weekend,
-        consecutive_id_share=_consecutive_share(jobs["job_id"]),
-        repeated_id_share=1 - pc.count_distinct(jobs["job_id"]).as_py() / jobs.num_rows,
-        twin_share=_twin_share(jobs),
-        other_share=share(pc.equal(jobs["state"], OTHER)),
+        consecutive_id_share=_consecutive_share(ids),
         silent_h=float(silences.max()),
         silent_end_h=float(silences[-1]),
+        running=float(running.sum()) if tells_open else np.nan,
+        words={name: _counts(jobs[name]) for name in WORDS},
+        users_of={name: _counts_with_users(jobs, name) for name in RENAMED},
+        nulls={name: pc.sum(is_null(jobs[name])).as_py() or 0 for name in COUNTED_NULLS},
+    )
+    if jobs.num_rows < MIN_SHARE_ROWS:
+        return found
+    return replace(
+        found,
+        repeated_id_share=1 - pc.count_distinct(jobs["job_id"]).as_py() / jobs.num_rows,
+        paired_share=_paired_share(jobs),
+        other_share=share(pc.equal(jobs["state"], OTHER)),
         hours=_hours(jobs, cluster),
         amounts={name: np.sort(jobs[name].drop_null().to_numpy()) for name in AMOUNTS},
-        words={name: _counts(jobs[name]) for name in WORDS},
     )
 
 
-def norms_of(jobs: pa.Table, cluster: Cluster, days: Sequence[date], refused: Mapping[str, int]) -> Norms:
-    """Measure each of `days`, whose ended jobs these are, all of them together; `refused` counts rejects by day."""
-    null_share = {name: share(is_null(jobs[name])) for name in COUNTED_NULLS}
-    numbers = local_days(microseconds(jobs["end_time"]), cluster.zone)
-    order = np.argsort(numbers, kind="stable")
-    some, numbers = jobs.select(_READ).take(pa.array(order)), numbers[order]
+def norms_of(jobs: pa.Table, cluster: Cluster, days: Sequence[date], refused: Mapping[str, int], *, tells_open: bool) -> Norms:
+    """Measure each of `days` by the jobs known now, all of them together; `refused` counts rejects by day."""
+    submits, ends = microseconds(jobs["submit_time"]), microseconds(ended_at(jobs))
+    some = jobs.select(_READ).combine_chunks()
     found = []
     for day in days:
-        number = (day - date(1970, 1, 1)).days
-        first, last = np.searchsorted(numbers, [number, number + 1])
-        found.append(measure(some.slice(first, last - first), cluster, day))
-    return Norms(tuple(found), null_share, tuple(refused.get(day.isoformat(), 0) for day in days))
+        begin, cut = day_start_us(day, cluster.zone), cut_us(day, cluster.zone)
+        alive = (submits < cut) & ((ends >= begin) | (ends == _NO_TIME))
+        found.append(measure(some.take(pa.array(np.flatnonzero(alive))), cluster, day, tells_open=tells_open))
+    return Norms(tuple(found), tuple(refused.get(day.isoformat(), 0) for day in days))
 
 
 def foreign_columns(day: Day, norms: Norms) -> list[str]:
@@ -173,6 +226,19 @@ def new_share(day: Day, norms: Norms, column: str) -> float:
     return sum(count for word, count in ours.items() if word not in known) / day.rows
 
 
+def renamed_share(day: Day, norms: Norms, column: str) -> float:
+    """Share of the day's jobs by which a word seems to be another's new name; 0 where no word that goes is missing.
+
+    That is: new words of users who were there before, as far as the log names users, in the place of words that came on nine of ten days.
+    """
+    words, users = norms.counts(column), norms.counts("user")
+    if not words or not day.rows:
+        return 0.0
+    pairs = day.users_of.get(column, {}).items()
+    new = sum(count for (word, user), count in pairs if word not in words and (user is None or user in users))
+    return min(new / day.rows, lost_share(day, norms, column))
+
+
 def lost_share(day: Day, norms: Norms, column: str) -> float:
     """Share that the words had which came on nine of ten days before, and do not come today."""
     known, whole = norms.counts(column), max(norms.rows, 1)
@@ -197,26 +263,29 @@ def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     return {entry["values"]: entry["counts"] for entry in known.value_counts().to_pylist()}
 
 
+def _counts_with_users(jobs: pa.Table, column: str) -> dict[tuple[str, str | None], int]:
+    known = jobs.select([column, "user"]).filter(pc.invert(is_null(jobs[column])))
+    counts = known.group_by([column, "user"], use_threads=False).aggregate([([], "count_all")])
+    return {(row[column], row["user"]): row["count_all"] for row in counts.to_pylist()}
+
+
 def _consecutive_share(ids: pa.ChunkedArray) -> float:
     """Of the distinct numbers that ids begin with (`17`, `17_3`), the share whose predecessor is one too; NaN where few are numbers."""
     digits = pc.struct_field(pc.extract_regex(ids, r"^(?P<number>\d{1,15})(?:[_+.\[].*)?$"), "number").drop_null()
-    if len(digits) < 0.9 * len(ids):
+    if len(digits) < max(0.9 * len(ids), MIN_SHARE_ROWS):
         return np.nan
     numbers = np.unique(digits.cast(pa.int64()).to_numpy())
-    return float(np.mean(np.diff(numbers) == 1)) if len(numbers) >= COMPARED_ROWS else np.nan
+    return float(np.mean(np.diff(numbers) == 1)) if len(numbers) >= MIN_SHARE_ROWS else np.nan
 
 
-def _twin_share(jobs: pa.Table) -> float:
-    """Jobs that another equals in user, queue, size and every moment, under another id; array tasks that ran a second each are some."""
+def _paired_share(jobs: pa.Table) -> float:
+    """Of the jobs that differ in user, queue, size or a moment, the share that comes two, four, … times: all, where a log is told twice.
+
+    Tasks of an array that ran a second each are alike too, but not for that an even number of them.
+    """
     same = ["user", "queue", "submit_time", "start_time", "end_time", "cpu_count", "gpu_count"]
-    distinct = jobs.select(same).group_by(same, use_threads=False).aggregate([]).num_rows
-    return 1 - int(distinct) / int(jobs.num_rows)
-
-
-def _silences_h(jobs: pa.Table, cluster: Cluster, day: date) -> Floats:
-    """Hours from midnight over each end to the next and on to midnight."""
-    borders = [cut_us(day - timedelta(days=1), cluster.zone), cut_us(day, cluster.zone)]
-    return np.diff(np.sort(np.concatenate([borders, microseconds(jobs["end_time"])]))) / 3.6e9
+    counts = jobs.select(same).group_by(same, use_threads=False).aggregate([([], "count_all")])["count_all"].to_numpy()
+    return float(np.mean(counts % 2 == 0))
 
 
 def _hours(jobs: pa.Table, cluster: Cluster) -> Floats:

@@ -21,21 +21,25 @@ import pyarrow.compute as pc
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS, LABELS
 from runcast.data.quality_norms import (
+    COUNTED_NULLS,
     MIN_NORM_DAYS,
     MIN_SHARE_ROWS,
+    RENAMED,
+    SIZES,
     Day,
     Norms,
     foreign_columns,
     is_null,
-    lost_share,
     new_share,
+    renamed_share,
     zone_evidence,
 )
 from runcast.data.states import OTHER, STATES
 
 Severity = Literal["stop", "warn"]
 
-_RENAMED = ("queue", "group", "account")
+_SIZE = "size"  # jobs of another size may differ in all of their counts
+_SILENT_H = 8.0  # any log may be silent for so long
 _YEAR_S = 366 * 86_400.0
 _TEXTS = tuple(c.name for c in COLUMNS if c.nullable and c.type == "string")
 _NUMBERS = tuple(c.name for c in COLUMNS if c.type in ("float64", "int32"))
@@ -85,27 +89,23 @@ def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) ->
         "refused_rows": refused_rows,
         "consecutive_id_share": day.consecutive_id_share,
         "repeated_id_share": day.repeated_id_share,
-        "twin_share": day.twin_share,
+        "paired_share": day.paired_share,
         "silent_h": day.silent_h,
         "silent_end_h": day.silent_end_h,
-        "foreign_columns": len(foreign_columns(day, norms)),
+        "foreign_columns": len({_SIZE if name in SIZES else name for name in foreign_columns(day, norms)}),
         "hour_lag_gain": gain,
         "hour_lag_h": lag_h,
         "new_queue_share": new_share(day, norms, "queue") if enough else np.nan,
         "new_user_share": new_share(day, norms, "user") if enough else np.nan,
-        **{f"renamed_{name}_share": _renamed(day, norms, name) if enough else np.nan for name in _RENAMED},
+        **{f"renamed_{name}_share": renamed_share(day, norms, name) if enough else np.nan for name in RENAMED},
     }
     return pd.DataFrame({name: [float(value)] for name, value in values.items()})
-
-
-def _renamed(day: Day, norms: Norms, column: str) -> float:
-    return min(new_share(day, norms, column), lost_share(day, norms, column))
 
 
 def jobs_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Checks of each job of the day."""
     return [
-        *_row_counts(cluster, day, norms), *_identity(), *_states(norms), *_times(), *_ranges(), *_null_shares(cluster, norms),
+        *_row_counts(cluster, day, norms), *_identity(), *_states(day, norms), *_times(), *_ranges(), *_null_shares(cluster, day, norms),
     ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def night_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     if norms.is_usable:
         checks += [
             _refused_rows(norms),
-            *_missing_rows(cluster, norms),
+            *_missing_rows(cluster, day, norms),
             *_repeated_rows(norms),
             *_columns(day, norms),
             *_clock(day, norms),
@@ -135,28 +135,34 @@ def _refused_rows(norms: Norms) -> Check:
     return _between("refused_rows", "stop", "refused_rows", None, most, f"{text} (see `runcast rejects`)")
 
 
-def _missing_rows(cluster: Cluster, norms: Norms) -> list[Check]:
-    """Gaps in ids that are else in a row, and hours of silence: rows that are not there, whatever the load of the day."""
-    severity: Severity = "stop" if cluster.schedule else "warn"  # a finished log ends within a day
-    shares, checks = norms.values("consecutive_id_share"), []
-    if len(shares) >= MIN_NORM_DAYS and np.median(shares) >= 0.3:
-        text = f"job ids in a row as before (one follows the other in at least {shares.min():.0%} of cases on each of {len(shares)} days)"
-        checks.append(_between("id_gaps", "stop", "consecutive_id_share", 0.6 * float(shares.min()), None, text))
-    if len(norms.values("silent_h")) >= MIN_NORM_DAYS:
-        longest = max(6.0, 1.5 * norms.most("silent_h"))
-        text = f"no {longest:.3g} h without the end of a job; the longest before was {norms.most('silent_h'):.3g} h"
-        checks.append(_between("cut_short", severity, "silent_end_h", None, longest, f"{text}, at the end of the day"))
-        checks.append(_between("silence", "warn", "silent_h", None, longest, text))
+def _missing_rows(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
+    """Gaps in ids that are else in a row, and hours of silence while jobs run: rows that are not there, whatever the load of the day."""
+    least, checks = norms.least_consecutive_id_share, []
+    if not np.isnan(least):
+        text = f"job ids in a row as before (one follows the other in at least {least / 0.6:.0%} of cases on each of the days before)"
+        checks.append(_between("id_gaps", "stop", "consecutive_id_share", least, None, text))
+    severity: Severity = "stop" if cluster.schedule and not norms.is_down(day) else "warn"  # a finished log ends within a day
+    before = norms.longest_silent_end_h
+    longest = max(_SILENT_H, 1.5 * before)
+    runs = "" if np.isnan(day.running) else f", while {day.running:g} jobs run (with few, the machines may be down)"
+    text = (
+        f"at most {longest:.3g} h at the end of the day in which no job comes, starts or ends{runs}; before, up to {before:.3g} h"
+    )
+    checks.append(_between("cut_short", severity, "silent_end_h", None, longest, text))
+    before = norms.most("silent_h")
+    longest = max(_SILENT_H, 1.5 * before)
+    text = f"at most {longest:.3g} h in which no job comes, starts or ends; before, up to {before:.3g} h"
+    checks.append(_between("silence", "warn", "silent_h", None, longest, text))
     return checks
 
 
 def _repeated_rows(norms: Norms) -> list[Check]:
-    ids, twins = norms.most("repeated_id_share"), norms.most("twin_share")
+    ids, pairs = norms.most("repeated_id_share"), norms.most("paired_share")
     return [
         _between("doubled_ids", "stop", "repeated_id_share", None, ids + 0.3, f"job ids that repeat as before (at most {ids:.0%})"),
         _between(
-            "doubled_jobs", "stop", "twin_share", None, twins + 0.4,
-            f"jobs that differ from each other in user, queue, size or time, as before (but for at most {twins:.0%})",
+            "doubled_jobs", "stop", "paired_share", None, (1 + pairs) / 2,
+            f"jobs that come once, or differ in user, queue, size or time, as before (up to {pairs:.0%} came an even number of times)",
         ),
     ]  # fmt: skip
 
@@ -198,27 +204,34 @@ def _queues() -> list[Check]:
                 0.1,
                 f"no {name} that goes as another comes in its place",
             )
-            for name in _RENAMED
+            for name in RENAMED
         ),
     ]
 
 
-def _states(norms: Norms) -> list[Check]:
-    """A word that states.py does not know is OTHER; a few are seen, many may be anything."""
+def _states(day: Day, norms: Norms) -> list[Check]:
+    """A word that states.py does not know is OTHER; a few are seen, many may be anything. Of a day with few jobs none stops."""
     if not norms.is_usable:
         return []
     usual = norms.most("other_share")
     arguments = {"column": "state", "value_set": [OTHER]}
     expectation, text = "ExpectColumnValuesToNotBeInSet", f"states that states.py knows, as before (but for at most {usual:.0%})"
+    severity: Severity = "stop" if day.rows >= MIN_SHARE_ROWS else "warn"
     return [
-        Check("new_state", "stop", expectation, {**arguments, "mostly": max(0.0, 0.95 - usual)}, text),
+        Check("new_state", severity, expectation, {**arguments, "mostly": 1 - min(1.0, max(0.2, 2 * usual))}, text),
         Check("new_state_seen", "warn", expectation, {**arguments, "mostly": max(0.0, 1 - usual)}, text),
     ]
 
 
 def _row_counts(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
-    """A finished log (no schedule) only warns: its last day is seldom whole, and waiting would not mend it."""
-    severity: Severity = "stop" if cluster.schedule else "warn"
+    """Too few rows stop where nothing explains them: machines that stood still at the end of the day or of the one before, or ids in a
+    row, which say that the day was quiet.
+
+    Hours of silence lower what is expected. A finished log (no schedule) only warns: its last day is seldom whole, and waiting would
+    not mend it.
+    """
+    was_down = any(norms.is_down(one) for one in (*norms.days[-1:], day))
+    severity: Severity = "stop" if cluster.schedule and not was_down else "warn"
     if len(norms.days) < MIN_NORM_DAYS:
         low = cluster.quality.min_rows
         return [_rows("row_count_minimum", severity, low, None, f"at least {low} jobs that ended on the day")]
@@ -228,10 +241,15 @@ def _row_counts(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     least = min(cluster.quality.min_rows, int(usual))
     checks = [_rows("row_count_minimum", severity, least, None, f"at least {least} jobs that ended on the day")]
     if usual:
-        low, high = int(usual / fall), int(np.ceil(usual * rise))
+        heard = norms.heard_share(day)
+        low, high = int(usual / fall * heard), int(np.ceil(usual * rise))
         kind = "weekends" if day.is_weekend else "working days"
         why = f"of the {len(norms.days)} days before, whose {kind} have {usual:g} in the median"
-        checks.append(_rows("row_count_low", severity, low, None, f"at least {low} jobs, a factor {fall:.3g} below those {why}"))
+        silent = f", less for {day.silent_h:.3g} h of silence" if heard < 1 else ""
+        severity = "warn" if day.consecutive_id_share >= norms.least_consecutive_id_share else severity
+        checks.append(
+            _rows("row_count_low", severity, low, None, f"at least {low} jobs, a factor {fall:.3g} below those {why}{silent}")
+        )
         checks.append(_rows("row_count_high", "warn", None, high, f"at most {high} jobs, a factor {rise:.3g} above those {why}"))
     return checks
 
@@ -293,19 +311,25 @@ def _ranges() -> list[Check]:
     return checks
 
 
-def _null_shares(cluster: Cluster, norms: Norms) -> list[Check]:
-    """Over all rows of the day: what the cluster's file allows, and no sudden rise over the days before."""
+def _null_shares(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
+    """Over all rows of the day: what the cluster's file allows, and no sudden rise over each of the days before.
+
+    A burst of one user's jobs that ask for nothing may be half of a day: only the loss of three quarters of what was known stops, and of
+    a day with few jobs none.
+    """
     checks = []
     for name, most in cluster.quality.null_share_at_most.items():
         column = f"{name.removesuffix('_time')}_s" if name.endswith("_time") else name
         checks.append(_not_null(f"{name}_null_share", "stop", column, most, f"{name} null in at most {most:.0%} (cluster file)"))
     if not norms.is_usable:
         return [*checks, _not_null("runtime_s_some", "stop", "runtime_s", 0.99, "a runtime for at least 1 % of the jobs")]
-    for name, usual in norms.null_share.items():
-        for severity, rise in (("stop", 0.5), ("warn", 0.2)):
-            if usual + rise < 1:
-                text = f"{name} null in at most {usual + rise:.0%}; the days before: {usual:.0%}"
-                checks.append(_not_null(f"{name}_null_rise_{severity}", severity, name, usual + rise, text))  # type: ignore[arg-type]
+    for name in COUNTED_NULLS:
+        usual = norms.null_share(name)
+        limits = {"stop": 1 - (1 - usual) / 4, "warn": usual + 0.2}
+        for severity, most in limits.items():
+            if usual < (0.9 if severity == "stop" else 0.8) and (severity == "warn" or day.rows >= MIN_SHARE_ROWS):
+                text = f"{name} null in at most {most:.0%}; on a day before at most {usual:.0%}"
+                checks.append(_not_null(f"{name}_null_rise_{severity}", severity, name, most, text))  # type: ignore[arg-type]
     return checks
 
 

@@ -150,6 +150,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "p90_coverage": served.get("p90_coverage"),
         "rejected": ingest.get("rejected"),
         "reject_share": percent(ingest["rejected"] / ingest["rows_in"]) if ingest.get("rows_in") else None,
+        "accepted": quality.get("accepted"),
         "warnings": warnings if quality else None,
         "findings": [*quality.get("stops", []), *quality.get("broken", []), *quality.get("warns", [])],
         "line": sparkline([_point(night) for night in one.nights]),
@@ -158,7 +159,15 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "attention": outcome in ("failed", "stopped") or is_stalled or is_expired,
         "report": next((night.report for night in reversed(one.nights) if night.report), None),
         "links": one.links,
-        "earlier": [(night.day, night.report, OUTCOMES[outcome_of(night, stages)[0]]) for night in reversed(one.nights[:-1])],
+        "earlier": [
+            (
+                night.day,
+                night.report,
+                OUTCOMES[outcome_of(night, stages)[0]],
+                bool(night.stages.get("quality", {}).get("accepted")),
+            )
+            for night in reversed(one.nights[:-1])
+        ],
     }
 
 

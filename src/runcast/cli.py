@@ -206,11 +206,27 @@ def evaluate(cluster: ClusterName, date: Day = None, as_json: AsJson = False) ->
 
 
 @app.command()
-def nightly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> None:
+def nightly(
+    cluster: ClusterName,
+    date: Day = None,
+    accept_quality: Annotated[
+        str | None,
+        typer.Option(
+            "--accept-quality",
+            metavar="REASON",
+            help="Train on the day named by --date although checks stopped it: on these checks, no others. Kept and shown.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Run a whole night: ingest, quality, features, train, evaluate, register, promote, export."""
     settings, chosen = _open(cluster, makes_home=True)
+    if accept_quality is not None and date is None:
+        raise typer.BadParameter("name the day that is accepted: --date")
     with _progress(f"{cluster}: which day", as_json):
         day = _night(date, chosen, settings)
+    if accept_quality is not None:
+        night.accept_quality(cluster, day, accept_quality)
     records = {}
     for stage in night.STAGES:
         with _progress(f"{cluster}, night of {day}: {stage.title}", as_json):

@@ -315,6 +315,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "bundle": stages.get("export", {}).get("bundle"),
                 "failure": failure,
                 "drifting": stages.get("drift", {}).get("drifting", []),
+                "accepted": stages.get("quality", {}).get("accepted"),
             }
         )
     return rows
@@ -330,6 +331,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
     table = _plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
     reasons, bundles, failures, drifting, last = [], {}, {}, {}, None
+    accepted = {row["cluster"]: accepted_line(row["accepted"]) for row in rows if row.get("accepted")}
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
         if "serves" in row:
@@ -365,7 +367,7 @@ def status_table(rows: Sequence[Record]) -> Group:
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
     changes = [line for lines in drifting.values() for line in lines]
-    told = ("", legend, "", *failures.values(), *bundles.values(), *live.values(), *reasons, *changes)
+    told = ("", legend, "", *failures.values(), *accepted.values(), *bundles.values(), *live.values(), *reasons, *changes)
     return Group(table, *[Text(line) for line in told])
 
 
@@ -373,6 +375,14 @@ def _gate(row: Record, passed: bool) -> str:
     if row.get("replaced_by"):
         return "[yellow]replaced[/]"
     return "[green]champion[/]" if row["champion"] else "passed" if passed else "[yellow]not passed[/]"
+
+
+def accepted_line(accepted: Record) -> str:
+    """Say that a night went on in spite of its checks, and why."""
+    checks = ", ".join(accepted["checks"])
+    return (
+        f"{accepted['cluster']}, night of {accepted['day']}: accepted although stopped by {checks}: {plain(accepted['reason'])}"
+    )
 
 
 def nights_table(settings: Settings, names: Sequence[str], day: str) -> Group:

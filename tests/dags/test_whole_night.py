@@ -7,7 +7,7 @@ import pytest
 
 from runcast.data.settings import read_settings
 from runcast.night import STAGES
-from runcast.records import read_night
+from runcast.records import read_failure, read_night
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 CLUSTER = """
@@ -71,6 +71,29 @@ def test_a_drift_alarm_is_a_red_task_after_a_whole_night(dags, tmp_path):
     record = read_night(read_settings(), "tiny", "2026-01-09")["drift"]
     assert record["alarm"].startswith("tiny, 2026-01-09: ")
     assert (read_settings().bundles / "tiny" / "current" / "manifest.json").exists()
+
+
+def test_a_bad_day_is_not_tried_again_and_goes_on_only_once_it_is_accepted(dags, tmp_path):
+    """All jobs of the day are in a queue that nobody has seen; the reason is of one day, which must be named."""
+    lines = (tmp_path / "log.swf").read_text().splitlines()
+    new = [line.split() for line in lines[1 + 8 * 80 :]]
+    (tmp_path / "log.swf").write_text("\n".join([*lines[: 1 + 8 * 80], *(" ".join([*a[:14], "7", *a[15:]]) for a in new)]) + "\n")
+    stopped = states(dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"}))
+    after = {stage.name for stage in STAGES[2:]}
+    assert (stopped["ingest"], stopped["quality"], {stopped[name] for name in after}) == (
+        "success",
+        "failed",
+        {"upstream_failed"},
+    )
+    settings = read_settings()
+    assert read_failure(settings, "tiny", "2026-01-09")["kind"] == "QualityStop"
+    assert not settings.models.exists()
+    unnamed = states(dags["nightly_tiny"].test(run_conf={"date": None, "accept_quality": "queue 7 is new"}))
+    assert (unnamed["quality"], unnamed["features"]) == ("failed", "upstream_failed")
+    assert not list((settings.home / "quality").rglob("accepted"))
+    run = dags["nightly_tiny"].test(run_conf={"date": "2026-01-09", "accept_quality": "queue 7 is new"})
+    assert run.state == "success"
+    assert read_night(settings, "tiny", "2026-01-09")["quality"]["accepted"]["reason"] == "queue 7 is new"
 
 
 def test_a_log_that_is_gone_fails_the_first_stage_without_another_try(dags, tmp_path):

@@ -99,8 +99,9 @@ def test_the_same_night_again_takes_the_place_of_the_former(history: Settings) -
 
 
 BAD_DAYS = [
-    pytest.param(lambda rows: [], {"row_count_low", "row_count_minimum"}, id="no rows at all"),
+    pytest.param(lambda rows: [], {"cut_short", "row_count_minimum"}, id="no rows at all"),
     pytest.param(lambda rows: rows[:10], {"row_count_low"}, id="a sixth of the rows"),
+    pytest.param(lambda rows: rows[::2], {"id_gaps", "row_count_low"}, id="every second row"),
     pytest.param(
         changed(state="", runtime_s=None, start_time=None, label="excluded"),
         {"state_set", "runtime_s_null_rise_stop"},
@@ -159,6 +160,45 @@ def test_few_odd_rows_warn_with_their_keys(history: Settings) -> None:
     assert [(f.check, f.found, f.job_keys) for f in report.warns] == [
         ("time_limit_s_range_all", "1 of 60 otherwise, e.g. -5", ("venus:03203",))
     ]
+
+
+def test_a_quiet_day_whose_ids_are_in_a_row_warns(history: Settings) -> None:
+    report = checked(history, day_rows(DAY)[:30])
+    assert report.passed
+    assert names(report.warns) == {"row_count_low"}
+
+
+def over_midnight(day: date, hours: float) -> list[dict[str, object]]:
+    """Five jobs of the evening of `day` that end so many hours after midnight."""
+    midnight = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1e6) + 86_400_000_000
+    end, start = midnight + round(hours * 3.6e9), midnight - 14_400_000_000
+    times = {"submit_time": start, "start_time": start, "end_time": end, "runtime_s": (end - start) / 1e6, "queue_s": 0.0}
+    long = {"time_limit_s": 86_400.0}
+    return [row | times | long | {"job_id": f"1{row['job_id']}", "job_key": f"{row['job_key']}+"} for row in day_rows(day, 5)]
+
+
+RUNNING = {"end_time": None, "runtime_s": None, "state": "RUNNING", "label": "censored"}
+WAITING = RUNNING | {"start_time": None, "queue_s": None, "state": "PENDING", "label": "excluded", "attempts": 0}
+STILL = [
+    pytest.param(0.5, WAITING, set(), {"cut_short", "silence"}, id="drained: jobs end, others wait, none runs"),
+    pytest.param(None, RUNNING, {"cut_short", "row_count_minimum"}, {"silence"}, id="jobs run, and nothing is heard of them"),
+]
+
+
+@pytest.mark.parametrize(("ended_h", "left", "stops", "warns"), STILL)
+def test_machines_that_stand_still_warn_and_those_that_work_unheard_stop(
+    tmp_path: Path, ended_h: float | None, left: dict[str, object], stops: set[str], warns: set[str]
+) -> None:
+    """Each evening five jobs run past midnight; then a day on which nothing else comes."""
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    days = [DAY - timedelta(days=back) for back in range(28, 0, -1)]
+    ended = {f"{day}": table(day_rows(day) + over_midnight(day - timedelta(days=1), 13)) for day in days}
+    last = over_midnight(days[-1], ended_h or 13)
+    if ended_h:
+        ended[f"{DAY}"] = table(last)
+    Lake(settings.lake).replace("venus", ended=ended, open_jobs=table([last[0] | left | {"job_key": "venus:left"}]), as_of_us=1)
+    report = check(CLUSTER, settings, DAY)
+    assert (names(report.stops), names(report.warns)) == (stops, warns)
 
 
 def test_jobs_that_never_started_are_in_order(history: Settings) -> None:
