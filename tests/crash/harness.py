@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -52,6 +53,14 @@ class Point:
     def label(self) -> str:
         what = errno.errorcode[self.error] if self.error else "killed"
         return f"{self.step}, operation {self.operation}: {what}" + (", whole night again" if self.whole_night else "")
+
+    @classmethod
+    def labelled(cls, label: str) -> "Point":
+        """Return the point of a label; raises ValueError for any other text."""
+        found = re.fullmatch(r"(\w+), operation (\d+): (killed|E[A-Z]+)(, whole night again)?", label)
+        if found is None:
+            raise ValueError(f"{label!r} is no point, such as 'export, operation 85: killed'")
+        return cls(found[1], int(found[2]), 0 if found[3] == "killed" else getattr(errno, found[3]), found[4] is not None)
 
 
 def build_shim(folder: Path) -> Path:
@@ -92,11 +101,17 @@ class FileOperations:
         self.library.disarm()
 
 
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies: nobody else would end it, and it would write on."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, linux/prctl.h
+
+
 def in_child(action: Callable[[], Any]) -> tuple[int, Any]:
     """Run `action` in a fork: (signal or 0, what it returned as JSON, or the text of its error under `error`)."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        die_with_parent()
         os.close(reader)
         try:
             answer = {"done": action()}
@@ -224,13 +239,16 @@ def _shift(seed: int, step: str, error: int) -> float:
     return random.Random(f"{seed} {step} {error}").random() if seed else 0.5
 
 
-def run(root: Path, wanted: dict[int, int], shard: int, shards: int, chosen: Sequence[str], seed: int) -> dict[str, Any]:
-    """Try the points that are wanted, by error (0: a kill); what each step has, what was tried and what was wrong."""
+def run(
+    root: Path, wanted: dict[int, int], shard: int, shards: int, chosen: Sequence[str], seed: int, named: Sequence[Point]
+) -> dict[str, Any]:
+    """Try the points that are wanted, by error (0: a kill), or those that are named; what each step has, was tried, was wrong."""
     harness = Harness(root)
     operations = {name: count for name, count in harness.operations.items() if not chosen or name in chosen}
     faults: dict[str, list[str]] = {}
     tried = Counter[str]()
-    for point in [point for error, points in wanted.items() for point in spread(operations, points, error, seed)][shard::shards]:
+    points = named or [point for error, count in wanted.items() for point in spread(operations, count, error, seed)][shard::shards]
+    for point in points:
         begun = time.monotonic()
         found = harness.try_point(point)
         tried[point.step] += 1
@@ -247,20 +265,28 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--read-only", type=int, default=0, help="operations from which the disk is read-only")
     parser.add_argument("--seed", type=int, default=0, help="other operations for each seed")
     parser.add_argument("--step", action="append", default=[], help="only this step; repeatable")
+    parser.add_argument("--point", action="append", default=[], type=Point.labelled, help="only this one, as printed; repeatable")
     parser.add_argument("--shard", default="0/1", help="i/n: only every n-th point, from the i-th")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     asked = parser.parse_args(words)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the folder goes with whoever is told to stop
-    with tempfile.TemporaryDirectory(prefix="runcast-crash-") as scratch:
-        if "LD_PRELOAD" not in os.environ:
-            environment = {**os.environ, "LD_PRELOAD": str(build_shim(Path(scratch))), "OMP_NUM_THREADS": "1"}
-            environment["PYTHONPATH"] = str(SHIM.parents[2] / "src")
-            return subprocess.run([sys.executable, __file__, *words], env=environment, check=False).returncode
-        shard, shards = map(int, asked.shard.split("/"))
-        wanted = {0: asked.points, errno.ENOSPC: asked.full, errno.EROFS: asked.read_only}
-        told = run((asked.folder or Path(scratch)) / "crash", wanted, shard, shards, asked.step, asked.seed)
+    if "LD_PRELOAD" not in os.environ:
+        return _counted_from_the_start(words, asked.folder)
+    die_with_parent()
+    shard, shards = map(int, asked.shard.split("/"))
+    wanted = {0: asked.points, errno.ENOSPC: asked.full, errno.EROFS: asked.read_only}
+    told = run(asked.folder / "crash", wanted, shard, shards, asked.step, asked.seed, asked.point)
     print(json.dumps(told, indent=1))
     return 1 if told["faults"] else 0
+
+
+def _counted_from_the_start(words: Sequence[str], folder: Path | None) -> int:
+    """Run this program again with the counter loaded, and clear up after it, also when told to stop."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with tempfile.TemporaryDirectory(prefix="runcast-crash-") as scratch:
+        environment = {**os.environ, "LD_PRELOAD": str(build_shim(Path(scratch))), "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = str(SHIM.parents[2] / "src")
+        again = [sys.executable, __file__, *words, "--folder", str(folder or scratch)]
+        return subprocess.run(again, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A short run of the harness; `make crash` goes through 200 points and more."""
 
+import errno
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import spread
+from harness import Point, spread
 
 HARNESS = Path(__file__).with_name("harness.py")
 
@@ -36,3 +37,11 @@ def test_another_seed_tries_other_operations_and_none_twice(points: int) -> None
         assert len(set(found)) == len(found) >= min(points, 50)
         assert all(1 <= operation <= operations[step] for step, operation in found)
     assert len({tuple(found) for found in tried.values()}) == (1 if points >= sum(operations.values()) else 4)
+
+
+def test_a_point_is_named_as_it_is_printed() -> None:
+    for error in (0, errno.ENOSPC, errno.EROFS):
+        points = spread({"train_cart": 40, "rollback": 69}, 40, error)
+        assert [Point.labelled(point.label) for point in points] == points
+    with pytest.raises(ValueError, match="is no point"):
+        Point.labelled("export 85")
