@@ -247,7 +247,9 @@ def run(
     operations = {name: count for name, count in harness.operations.items() if not chosen or name in chosen}
     faults: dict[str, list[str]] = {}
     tried = Counter[str]()
-    points = named or [point for error, count in wanted.items() for point in spread(operations, count, error, seed)][shard::shards]
+    points = (
+        named or [point for error, count in wanted.items() for point in spread(operations, count, error, seed)][shard::shards]
+    )
     for point in points:
         begun = time.monotonic()
         found = harness.try_point(point)
