@@ -63,8 +63,8 @@ def train(cluster: Cluster, settings: Settings, day: dt.date, kind: str) -> Trai
     scorer = Scorer(fitted.rule, make_card(cluster, matrix, fit, served_by))
     folder = model_folder(settings, cluster, day, served_by)
     save_scorer(scorer, folder)
-    if served_by != kind:
-        shutil.rmtree(model_folder(settings, cluster, day, kind), ignore_errors=True)
+    if served_by != kind and (left := model_folder(settings, cluster, day, kind)).exists():
+        shutil.rmtree(left)
     return TrainReport(
         cluster=cluster.name,
         day=day.isoformat(),

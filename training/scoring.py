@@ -238,7 +238,8 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
     """Write `scorer` as `folder`, replacing it whole: written beside, then renamed. Same scorer, same bytes."""
     beside, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     for path in (beside, old):
-        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            shutil.rmtree(path)
     beside.mkdir(parents=True)
     files = scorer.rule.files()
     for name, text in files.items():
@@ -258,7 +259,8 @@ def save_scorer(scorer: Scorer, folder: Path) -> None:
     if folder.exists():
         folder.rename(old)
     beside.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    if old.exists():
+        shutil.rmtree(old)
 
 
 def load_scorer(folder: Path, feature_version: str | None = None) -> Scorer:
