@@ -5,7 +5,7 @@ has a colour, a dash and a marker of its own everywhere: none is told by colour 
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -182,18 +182,7 @@ def draw_slices(judged: Judged) -> Figure:
             axes.plot([min(known), max(known)], [height, height], color=_FAINT, lw=1, zorder=1)
     for name in judged.done.forecasts:
         factors = [judged.scores[name][one.name]["error_factor"] or np.nan for one in reversed(shown)]
-        size = 52 if name in models_of(judged.done.forecasts) else 30
-        axes.scatter(
-            factors,
-            range(len(shown)),
-            s=size,
-            color=_colour(name),
-            marker=_MARKERS.get(name, "o"),
-            ec="white",
-            lw=0.5,
-            label=name,
-            zorder=2,
-        )
+        _dots(axes, name, factors, size=52 if name in models_of(judged.done.forecasts) else 30)
     axes.set_yticks(range(len(shown)), [f"{_name(one.name)}  ({int(one.rows.sum()):,})" for one in reversed(shown)])
     axes.set(xscale="log", xlabel="error factor (1 is perfect)", ylim=(-0.6, len(shown) - 0.4))
     _times(axes.xaxis)
@@ -207,18 +196,7 @@ def draw_importance(judged: Judged) -> Figure:
     families = sorted(judged.importance[models[-1]], key=lambda family: judged.importance[models[-1]][family])
     figure, axes = _one((8.6, 1.4 + 0.36 * len(families)))
     for name in models:
-        losses = [judged.importance[name].get(family, np.nan) for family in families]
-        axes.scatter(
-            losses,
-            range(len(families)),
-            s=52,
-            color=_colour(name),
-            marker=_MARKERS.get(name, "o"),
-            ec="white",
-            lw=0.5,
-            label=name,
-            zorder=2,
-        )
+        _dots(axes, name, [judged.importance[name].get(family, np.nan) for family in families])
     axes.axvline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
     axes.set_yticks(range(len(families)), [MEANINGS[family] for family in families])
     axes.set(xscale="log", xlabel="error factor without it, times that with it (1: not missed)", ylim=(-0.6, len(families) - 0.4))
@@ -288,6 +266,12 @@ def _line(name: str) -> dict[str, Any]:
     """Return how the predictor's line looks: models are thick."""
     width = 2.2 if find_predictor(name).is_model else 1.3
     return {"color": _colour(name), "lw": width, "ls": _DASHES.get(name, "solid"), "dash_capstyle": "butt"}
+
+
+def _dots(axes: Axes, name: str, values: Sequence[float], size: float = 52) -> None:
+    """Draw the predictor's value of each row, from the lowest row up, in its colour and with its marker."""
+    marker = _MARKERS.get(name, "o")
+    axes.scatter(values, range(len(values)), s=size, color=_colour(name), marker=marker, ec="white", lw=0.5, label=name, zorder=2)
 
 
 def _legend(axes: Axes) -> None:

@@ -170,6 +170,9 @@ _PLANS = {"oracle": "#111827", "limit": "#f59e0b"}
 
 def draw_worth(found: Findings) -> str:
     """For each log mean completion (left) and bounded slowdown (right) of each policy and its plans, over those of today."""
+    heights = {policy: height for height, policy in enumerate(reversed(_POLICIES))}
+    planned = {row["plans"] for one in found.values() for row in one["policies"]}
+    names = [name for name in (*_PLANS, *COLOURS) if name in planned]
     with style():
         figure = Figure(figsize=(9.2, 1.75 * len(found) + 0.9), layout="constrained")
         panels = figure.subplots(len(found), 2, sharey=True, squeeze=False)
@@ -177,12 +180,12 @@ def draw_worth(found: Findings) -> str:
             rows = one["policies"]
             today = next((row for row in rows if (row["policy"], row["plans"]) == ("easy", "limit")), rows[0])
             for axes, figure_of in ((left, "mean_completion_s"), (right, "mean_bounded_slowdown")):
-                for height, policy in enumerate(reversed(_POLICIES)):
-                    axes.axhline(height, color="#eceff4", lw=0.8, zorder=0)
-                    for row in rows:
-                        if row["policy"] == policy:
-                            colour = _PLANS.get(row["plans"]) or COLOURS.get(row["plans"], _INK)
-                            axes.plot(row[figure_of] / today[figure_of], height, "o", ms=5, color=colour, alpha=0.9)
+                axes.hlines(range(len(heights)), 0, 1, transform=axes.get_yaxis_transform(), color="#eceff4", lw=0.8, zorder=0)
+                for name in names:
+                    drawn = [row for row in rows if row["plans"] == name and row["policy"] in heights]
+                    over = [row[figure_of] / today[figure_of] for row in drawn]
+                    at = [heights[row["policy"]] for row in drawn]
+                    axes.plot(over, at, "o", ms=5, color=_plan_colour(name), alpha=0.9)
                 axes.axvline(1, color=_INK, lw=0.7, ls=(0, (4, 3)))
                 axes.xaxis.set_major_locator(MaxNLocator(6))
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
@@ -190,13 +193,14 @@ def draw_worth(found: Findings) -> str:
             left.set_yticks(range(len(_POLICIES)), list(reversed(_POLICIES.values())))
             left.set_title(f"{log}: mean completion", fontsize=9)
             right.set_title("mean bounded slowdown", fontsize=9)
-        names = dict.fromkeys(row["plans"] for one in found.values() for row in one["policies"] if row["plans"])
-        marks = [
-            Line2D([], [], marker="o", ls="", color=_PLANS.get(name) or COLOURS.get(name, _INK), label=name) for name in names
-        ]
+        marks = [Line2D([], [], marker="o", ls="", color=_plan_colour(name), label=name) for name in names]
         figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=8)
         figure.supxlabel("over EASY with the users' limits (where there are none: FIFO)", fontsize=9)
         return _compact(figure)
+
+
+def _plan_colour(name: str) -> str:
+    return _PLANS.get(name) or COLOURS[name]
 
 
 def _small(logs: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
@@ -229,8 +233,17 @@ def _percents(axes: Axes, which: str) -> None:
 
 
 def _compact(figure: Figure) -> str:
-    """Return the figure as SVG with coordinates to a thousandth of a point: a third less to keep in a repository."""
-    return re.sub(r"(\.\d{3})\d+", r"\1", svg_text(figure))
+    """Return the figure as SVG with what nobody sees left out: digits past a hundredth of a point, groups' names, indents.
+
+    Scales keep their digits: a letter is drawn some thousand units tall.
+    """
+    text = re.sub(r'<g id="[^"]*"', "<g", svg_text(figure))
+    text = re.sub(r"\n +", "\n", text)
+    return re.sub(r"scale\([^)]*\)|\d+\.\d{3,}", lambda found: _hundredths(found[0]), text)
+
+
+def _hundredths(number: str) -> str:
+    return number if number.startswith("scale") else f"{float(number):.2f}".rstrip("0").rstrip(".")
 
 
 def _heat(axes: Axes, shade: Floats, texts: Sequence[str], colours: LinearSegmentedColormap, bold: Any) -> None:

@@ -1,6 +1,7 @@
 """Studies on logs small enough to know what must come out, and the page they are written to."""
 
 import json
+import re
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from runcast.cli import app
 from runcast.data.cluster import Training
 from runcast.evaluation.errors import OutsideCheckFailed, PageWithoutMarks, UnreadablePredictions
-from runcast.evaluation.studies import cadence, censoring, page, retraining
+from runcast.evaluation.studies import cadence, censoring, figures, page, retraining
 from runcast.evaluation.studies.ablation import ablate, family_of
 from runcast.evaluation.studies.kept import find_or_keep
 from runcast.evaluation.studies.outside import search
@@ -323,6 +324,14 @@ def test_a_study_writes_its_section_and_figure_the_same_again(small_log: Path) -
     assert b"<!-- measured: worth -->\n<!-- end: worth -->" in first[0]
     assert CliRunner().invoke(app, [*words, "--again"], catch_exceptions=False).exit_code == 0
     assert [path.read_bytes() for path in files] == first
+
+
+def test_a_study_figure_leaves_out_digits_but_no_letter_shrinks() -> None:
+    row = {"cadence": "once", "window_days": None, "error_factor": 2.123456}
+    drawn = figures.draw_cadence({"log": {"rows": [row, row | {"window_days": 30.0, "error_factor": 3.0}]}})
+    scales = set(re.findall(r"scale\([^)]*\)", drawn))
+    assert "scale(0.015625)" in scales  # matplotlib's letters are 64ths of a point
+    assert not re.search(r"\d\.\d{3}", re.sub(r"scale\([^)]*\)", "", drawn))
 
 
 def test_worth_asks_for_the_replays_first(small_log: Path) -> None:
