@@ -26,15 +26,17 @@ Floats = npt.NDArray[np.float64]
 WINDOW_DAYS = 28  # four of each weekday
 MIN_NORM_DAYS = 7  # fewer days before say little about the next
 MIN_SHARE_ROWS = 20  # a share of fewer jobs says little
-COUNTED_NULLS = (*(c.name for c in COLUMNS if c.nullable and c.known_at == "submit"), "runtime_s")
+_ARRAYS = ("array_id", "array_task")  # null says that the job is of no array, and a day may well have none
+EXPECTED = (*(c.name for c in COLUMNS if c.nullable and c.known_at == "submit" and c.name not in _ARRAYS), "runtime_s")
 WORDS = ("user", "group", "account", "queue", "qos")  # columns whose values come again
 RENAMED = ("queue", "group", "account")  # of these, what administrators name
 AMOUNTS = ("gpu_count", "cpu_count", "node_count", "mem_mib", "time_limit_s")
 SIZES = ("gpu_count", "cpu_count", "node_count")  # of these, what goes together
 LEAST_FALL = 1.75  # so that half the rows of a steady log are too few
 COMPARED_ROWS = 50  # fewer jobs may well be all of another kind
+DOWN_SHARE = 0.05  # of the usual running jobs; a few that hang outlive a maintenance
 _NO_TIME = np.iinfo(np.int64).min
-_READ = tuple(dict.fromkeys(("job_id", "submit_time", "start_time", "end_time", "state", *WORDS, *AMOUNTS, *COUNTED_NULLS)))
+_READ = tuple(dict.fromkeys(("job_id", "submit_time", "start_time", "end_time", "state", *WORDS, *AMOUNTS, *EXPECTED)))
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Day:
     users_of: Mapping[str, Mapping[tuple[str, str | None], int]] = field(
         default_factory=dict
     )  # counts of word and user, by column
-    nulls: Mapping[str, int] = field(default_factory=dict)  # counts by column
+    known: Mapping[str, float] = field(default_factory=dict)  # share of the users' jobs that are not null, by column
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Norms:
     def is_down(self, day: Day) -> bool:
         """Whether the machines stood nearly still at the end of the day; False where the log does not tell of running jobs."""
         usual = float(np.median([other.running for other in self.days])) if self.days else np.nan
-        return day.running < usual / 20
+        return day.running < DOWN_SHARE * usual
 
     def heard_share(self, day: Day) -> float:
         """Part of the usual hours of a day that are left beside its longest silence; 1 where that is as usual."""
@@ -101,15 +103,19 @@ class Norms:
 
     @property
     def least_consecutive_id_share(self) -> float:
-        """Share of ids in a row below which ids are missing; NaN where ids do not follow each other, or too few days tell."""
+        """Least share of ids in a row on a day; NaN where ids do not follow each other, or too few days tell."""
         shares = self.values("consecutive_id_share")
         is_telling = len(shares) >= MIN_NORM_DAYS and np.median(shares) >= 0.3
-        return 0.6 * float(shares.min()) if is_telling else np.nan
+        return float(shares.min()) if is_telling else np.nan
 
-    def null_share(self, column: str) -> float:
-        """Largest share of nulls among the jobs of a day; over all of them where no day has jobs enough."""
-        shares = [day.nulls.get(column, 0) / day.rows for day in self.days if day.rows >= MIN_SHARE_ROWS]
-        return max(shares) if shares else sum(day.nulls.get(column, 0) for day in self.days) / max(self.rows, 1)
+    def known_shares(self, column: str) -> tuple[float, float]:
+        """Least share that a column was known on a day, and below what share it is lost; of days with jobs enough, if there are any.
+
+        It is lost as rows are: a little more than half of the usual always may, else one and a half times their deepest fall.
+        """
+        days = [day for day in self.days if day.rows >= MIN_SHARE_ROWS] or [day for day in self.days if day.rows]
+        shares = [day.known[column] for day in days]
+        return min(shares), min(float(np.median(shares)) / LEAST_FALL, min(shares) / 1.5)
 
     def counts(self, column: str) -> dict[str, int]:
         """How often each word of a column came on all the days."""
@@ -161,7 +167,7 @@ def measure(jobs: pa.Table, cluster: Cluster, day: date, *, tells_open: bool) ->
         running=float(running.sum()) if tells_open else np.nan,
         words={name: _counts(jobs[name]) for name in WORDS},
         users_of={name: _counts_with_users(jobs, name) for name in RENAMED},
-        nulls={name: pc.sum(is_null(jobs[name])).as_py() or 0 for name in COUNTED_NULLS},
+        known=_known(jobs) if jobs.num_rows else {},
     )
     if jobs.num_rows < MIN_SHARE_ROWS:
         return found
@@ -261,6 +267,21 @@ def share(mask: pa.ChunkedArray) -> float:
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     known = column.filter(pc.invert(is_null(column)))
     return {entry["values"]: entry["counts"] for entry in known.value_counts().to_pylist()}
+
+
+def _known(jobs: pa.Table) -> dict[str, float]:
+    """Share of jobs that are not null, by column: the mean of the users' shares, so that one user's burst of jobs weighs as one user.
+
+    Jobs without a user are those of one. The users' own column is counted by jobs.
+    """
+    users = jobs["user"].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+    jobs_of = np.bincount(users)
+    shares = {}
+    for name in EXPECTED:
+        known = pc.invert(is_null(jobs[name])).to_numpy().astype(np.float64)
+        by_user = np.bincount(users, weights=known) / jobs_of
+        shares[name] = float(known.mean() if name == "user" else by_user.mean())
+    return shares
 
 
 def _counts_with_users(jobs: pa.Table, column: str) -> dict[tuple[str, str | None], int]:

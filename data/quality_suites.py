@@ -2,8 +2,8 @@
 
 `jobs` looks at each job that ended on the day, `night` at one row of numbers that sum the day up. A check stops (nothing is
 trained, the champion stays) or warns. Nearly every limit is relative to the 28 days before (quality_norms.py): what has always
-been odd about a log does not stop it. This module knows nothing of Great
-Expectations beyond the names of its expectations; quality.py runs them.
+been odd about a log does not stop it. This module knows nothing of Great Expectations beyond the names of its expectations; quality.py
+runs them.
 
 The frames hold numbers, states, labels and job keys only. User, job and path names are reduced to "known or not" before any check
 sees them, so that no result and no page can show them.
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS, LABELS
 from runcast.data.quality_norms import (
-    COUNTED_NULLS,
+    EXPECTED,
     MIN_NORM_DAYS,
     MIN_SHARE_ROWS,
     RENAMED,
@@ -40,6 +40,8 @@ Severity = Literal["stop", "warn"]
 
 _SIZE = "size"  # jobs of another size may differ in all of their counts
 _SILENT_H = 8.0  # any log may be silent for so long
+_IDS_LEFT = 0.6  # of the least share of ids in a row: half the rows, left out at random, leave half of it
+_SELDOM = 0.05  # what so few give may well be absent on a day
 _YEAR_S = 366 * 86_400.0
 _TEXTS = tuple(c.name for c in COLUMNS if c.nullable and c.type == "string")
 _NUMBERS = tuple(c.name for c in COLUMNS if c.type in ("float64", "int32"))
@@ -97,6 +99,7 @@ def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) ->
         "hour_lag_h": lag_h,
         "new_queue_share": new_share(day, norms, "queue") if enough else np.nan,
         "new_user_share": new_share(day, norms, "user") if enough else np.nan,
+        **{f"known_{name}_share": day.known.get(name, np.nan) for name in EXPECTED},
         **{f"renamed_{name}_share": renamed_share(day, norms, name) if enough else np.nan for name in RENAMED},
     }
     return pd.DataFrame({name: [float(value)] for name, value in values.items()})
@@ -105,7 +108,7 @@ def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) ->
 def jobs_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Checks of each job of the day."""
     return [
-        *_row_counts(cluster, day, norms), *_identity(), *_states(day, norms), *_times(), *_ranges(), *_null_shares(cluster, day, norms),
+        *_row_counts(cluster, day, norms), *_identity(), *_states(day, norms), *_times(), *_ranges(), *_null_shares(cluster, norms),
     ]  # fmt: skip
 
 
@@ -120,6 +123,7 @@ def night_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
             *_missing_rows(cluster, day, norms),
             *_repeated_rows(norms),
             *_columns(day, norms),
+            *_lost_columns(day, norms),
             *_clock(day, norms),
             *_queues(),
         ]
@@ -139,8 +143,8 @@ def _missing_rows(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Gaps in ids that are else in a row, and hours of silence while jobs run: rows that are not there, whatever the load of the day."""
     least, checks = norms.least_consecutive_id_share, []
     if not np.isnan(least):
-        text = f"job ids in a row as before (one follows the other in at least {least / 0.6:.0%} of cases on each of the days before)"
-        checks.append(_between("id_gaps", "stop", "consecutive_id_share", least, None, text))
+        text = f"job ids in a row as before (one follows the other in at least {least:.0%} of cases on each of the days before)"
+        checks.append(_between("id_gaps", "stop", "consecutive_id_share", _IDS_LEFT * least, None, text))
     severity: Severity = "stop" if cluster.schedule and not norms.is_down(day) else "warn"  # a finished log ends within a day
     before = norms.longest_silent_end_h
     longest = max(_SILENT_H, 1.5 * before)
@@ -246,7 +250,7 @@ def _row_counts(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
         kind = "weekends" if day.is_weekend else "working days"
         why = f"of the {len(norms.days)} days before, whose {kind} have {usual:g} in the median"
         silent = f", less for {day.silent_h:.3g} h of silence" if heard < 1 else ""
-        severity = "warn" if day.consecutive_id_share >= norms.least_consecutive_id_share else severity
+        severity = "warn" if day.consecutive_id_share >= _IDS_LEFT * norms.least_consecutive_id_share else severity
         checks.append(
             _rows("row_count_low", severity, low, None, f"at least {low} jobs, a factor {fall:.3g} below those {why}{silent}")
         )
@@ -311,25 +315,26 @@ def _ranges() -> list[Check]:
     return checks
 
 
-def _null_shares(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
-    """Over all rows of the day: what the cluster's file allows, and no sudden rise over each of the days before.
-
-    A burst of one user's jobs that ask for nothing may be half of a day: only the loss of three quarters of what was known stops, and of
-    a day with few jobs none.
-    """
+def _null_shares(cluster: Cluster, norms: Norms) -> list[Check]:
+    """Over all rows of the day: what the cluster's file allows; and that there is anything to learn where no days before can tell."""
     checks = []
     for name, most in cluster.quality.null_share_at_most.items():
         column = f"{name.removesuffix('_time')}_s" if name.endswith("_time") else name
         checks.append(_not_null(f"{name}_null_share", "stop", column, most, f"{name} null in at most {most:.0%} (cluster file)"))
     if not norms.is_usable:
-        return [*checks, _not_null("runtime_s_some", "stop", "runtime_s", 0.99, "a runtime for at least 1 % of the jobs")]
-    for name in COUNTED_NULLS:
-        usual = norms.null_share(name)
-        limits = {"stop": 1 - (1 - usual) / 4, "warn": usual + 0.2}
-        for severity, most in limits.items():
-            if usual < (0.9 if severity == "stop" else 0.8) and (severity == "warn" or day.rows >= MIN_SHARE_ROWS):
-                text = f"{name} null in at most {most:.0%}; on a day before at most {usual:.0%}"
-                checks.append(_not_null(f"{name}_null_rise_{severity}", severity, name, most, text))  # type: ignore[arg-type]
+        checks.append(_not_null("runtime_s_some", "stop", "runtime_s", 0.99, "a runtime for at least 1 % of the jobs"))
+    return checks
+
+
+def _lost_columns(day: Day, norms: Norms) -> list[Check]:
+    """Columns that users give less often than on any of the days before. Of a day with few jobs none stops."""
+    checks = []
+    for name in EXPECTED:
+        least, lost = norms.known_shares(name)
+        for severity, low in (("stop", lost), ("warn", least - 0.2)):
+            if low > _SELDOM and (severity == "warn" or day.rows >= MIN_SHARE_ROWS):
+                text = f"{name} known for at least {low:.0%} of a user's jobs in the mean; on each of the days before at least {least:.0%}"
+                checks.append(_between(f"{name}_null_rise_{severity}", severity, f"known_{name}_share", low, None, text))  # type: ignore[arg-type]
     return checks
 
 

@@ -214,7 +214,7 @@ def nightly(
         typer.Option(
             "--accept-quality",
             metavar="REASON",
-            help="Train on the day named by --date although checks stopped it: on these checks, no others. Kept and shown.",
+            help="Train on the day named by --date although checks stopped it; those that did are passed over, no others.",
         ),
     ] = None,
     as_json: AsJson = False,

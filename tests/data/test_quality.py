@@ -109,6 +109,11 @@ BAD_DAYS = [
     ),
     pytest.param(changed(user=None), {"user_null_rise_stop"}, id="no users"),
     pytest.param(changed(user=""), {"user_null_rise_stop"}, id="empty strings are nulls"),
+    pytest.param(
+        lambda rows: [row | {"mem_mib": None} if at % 2 else row for at, row in enumerate(rows)],
+        {"mem_mib_null_rise_stop"},
+        id="a half-empty column",
+    ),
     pytest.param(changed(queue="renamed"), {"known_queues", "queue_renamed"}, id="renamed partition"),
     pytest.param(changed(state="OTHER", label="censored"), {"new_state"}, id="a new state"),
     pytest.param(
@@ -166,6 +171,13 @@ def test_a_quiet_day_whose_ids_are_in_a_row_warns(history: Settings) -> None:
     report = checked(history, day_rows(DAY)[:30])
     assert report.passed
     assert names(report.warns) == {"row_count_low"}
+
+
+def test_a_burst_of_one_user_who_asks_for_no_memory_is_no_lost_column(history: Settings) -> None:
+    """160 jobs, 100 of them hers without memory: by users 4.1 of 5 know it."""
+    more = [row | {"user": "alice0", "mem_mib": None} for row in day_rows(DAY, 160)[60:]]
+    report = checked(history, day_rows(DAY) + more)
+    assert (names(report.stops), names(report.warns)) == (set(), set())
 
 
 def over_midnight(day: date, hours: float) -> list[dict[str, object]]:
