@@ -272,13 +272,17 @@ def _counts(column: pa.ChunkedArray) -> dict[str, int]:
 def _known(jobs: pa.Table) -> dict[str, float]:
     """Share of jobs that are not null, by column: the mean of the users' shares, so that one user's burst of jobs weighs as one user.
 
-    Jobs without a user are those of one. The users' own column is counted by jobs.
+    Jobs without a user are those of one. The users' own column is counted by jobs. That a cancelled job has no runtime is an answer: it
+    may never have started.
     """
     users = jobs["user"].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
     jobs_of = np.bincount(users)
     shares = {}
     for name in EXPECTED:
-        known = pc.invert(is_null(jobs[name])).to_numpy().astype(np.float64)
+        is_known = pc.invert(is_null(jobs[name]))
+        if name == "runtime_s":
+            is_known = pc.or_(is_known, pc.fill_null(pc.equal(jobs["state"], "CANCELLED"), False))
+        known = is_known.to_numpy().astype(np.float64)
         by_user = np.bincount(users, weights=known) / jobs_of
         shares[name] = float(known.mean() if name == "user" else by_user.mean())
     return shares

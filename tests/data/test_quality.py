@@ -180,6 +180,12 @@ def test_a_burst_of_one_user_who_asks_for_no_memory_is_no_lost_column(history: S
     assert (names(report.stops), names(report.warns)) == (set(), set())
 
 
+def test_jobs_cancelled_before_they_start_are_no_lost_runtimes(history: Settings) -> None:
+    cancelled = {"state": "CANCELLED", "label": "excluded", "runtime_s": None, "start_time": None, "queue_s": None, "attempts": 0}
+    report = checked(history, [row | cancelled for row in day_rows(DAY)[:50]] + day_rows(DAY)[50:])
+    assert (names(report.stops), names(report.warns)) == (set(), set())
+
+
 def over_midnight(day: date, hours: float) -> list[dict[str, object]]:
     """Five jobs of the evening of `day` that end so many hours after midnight."""
     midnight = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1e6) + 86_400_000_000
