@@ -125,8 +125,8 @@ class RuncastParameters(_Part):
     learning_rate: float = Field(0.05, gt=0, le=1)
     min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
-    refined_jobs: int = Field(60_000, ge=1)  # jobs that the refiner and the calibration learn from
-    margin_jobs: int = Field(1000, ge=1)  # latest ended jobs that correct p90
+    refined_jobs: int = Field(60_000, ge=100)  # jobs that the refiner and the calibration learn from
+    margin_jobs: int = Field(1000, ge=50)  # latest ended jobs that correct p90
     margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
 
 
@@ -134,6 +134,8 @@ class Training(_Part):
     """What the models learn from."""
 
     window_days: float | None = Field(None, gt=0, le=LONGEST_DAYS)  # null: everything that had ended
+    #: Learn only from jobs submitted so early that this share of the ended ones had taken no longer; null: from all that had ended.
+    held_back_share: float | None = Field(None, gt=0, le=1)
     min_jobs: int = Field(500, ge=2)  # below this LightGBM degenerates towards a constant; the baseline serves instead
     seed: int = Field(7, ge=0, le=LARGEST_INT)
     threads: int = Field(1, ge=1, le=1024)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower

@@ -12,12 +12,12 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from runcast.training.forecast import Floats, Inputs
+from runcast.training.forecast import FLOOR_S, Floats, Inputs
 
 Floats32 = NDArray[np.float32]
 
 #: Raised when the code below changes its numbers though its constants read the same.
-CODE_VERSION = 1
+CODE_VERSION = 2
 
 LOW, HIGH = float(np.log(1 / 1.25)), float(np.log(1 / 0.75))
 #: A tighter window: of two values equally safe within 25 %, the sharper one is the better answer.
@@ -135,8 +135,8 @@ def candidates(inputs: Inputs, p50_log: Floats) -> Candidates:
     of_slots = log_of(asked[:, _VALUES]).reshape(-1, STEPS, RING + len(_MIDDLES))
     p50, limit = p50_log.astype(np.float32)[:, None], log_of(asked[:, _LIMIT])
     values = np.concatenate([*(of_slots[:, step, places] for step, places in enumerate(_OF_SLOT)), p50, limit], 1)
-    most = log_of(inputs.hard_limit_s)
-    cap = np.where(np.isnan(most), np.float32(np.inf), most)[:, None]
+    caps_s = np.where(inputs.hard_limit_s >= FLOOR_S, inputs.hard_limit_s, np.inf)  # NaN, and less than a second, cap nothing
+    cap = np.log(caps_s).astype(np.float32)[:, None]
     values = np.minimum(np.maximum(values, np.float32(0)), cap)  # NaN stays
     times = np.log1p(np.maximum(asked[:, _TIMES], np.float32(0)))
     rings = of_slots[:, :, :RING]
@@ -225,7 +225,7 @@ class OneJob:
         values = self._values
         values[:-2] = logs.take(self._drawn)
         values[-2:] = self._own[:2]
-        cap = np.inf if hard_limit_s != hard_limit_s else np.float32(np.log(max(hard_limit_s, 1.0)))
+        cap = np.float32(np.log(hard_limit_s)) if hard_limit_s >= FLOOR_S else np.inf
         np.minimum(np.maximum(values, np.float32(0), out=values), np.float32(cap), out=values)
         which = np.flatnonzero(values == values)
         return values.take(which), which

@@ -13,7 +13,7 @@ from runcast.training.forecast import Floats
 
 Ints = NDArray[np.int64]
 
-#: The latest tenth to eighth of what had ended: near enough to tomorrow, large enough for a 0.9 quantile.
+#: The latest eighth of what had ended: near enough to tomorrow, large enough for a 0.9 quantile.
 CALIBRATION_SHARE = 0.125
 #: Below this many calibration jobs the corrected quantile is noise; the fitted one is left as it is.
 CALIBRATION_JOBS_AT_LEAST = 50
@@ -48,7 +48,10 @@ COVERED_AT_MOST = 0.98
 
 def residual_log(runtime_log: Floats, p90_log: Floats, hard_limit_s: Floats) -> Floats:
     """Return ln(runtime / p90), OVERRUN where the runtime is above the hard limit (NaN where there is none)."""
-    overruns = np.exp(runtime_log) > np.where(np.isnan(hard_limit_s), np.inf, hard_limit_s)
+    limit_log = np.log(
+        np.maximum(np.where(np.isnan(hard_limit_s), np.inf, hard_limit_s), 1)
+    )  # as runtimes are: equal ones stay equal
+    overruns = runtime_log > limit_log
     return np.where(overruns, OVERRUN, np.minimum(runtime_log - p90_log, OVERRUN / 2))
 
 

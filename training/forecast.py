@@ -66,7 +66,8 @@ class Inputs:
 class Forecast:
     """One row per job: 1 <= p50_s <= p90_s <= the hard limit; confidence in [0, 1]; source names what answered.
 
-    `point_s` is the single number meant to be right (within 25 %); `p50_s` orders, `p90_s` plans. `confidence` rises with the
+    `point_s` is the single number meant to be right (within 25 %); `p50_s` orders, `p90_s` plans; the point of a job that may be very
+    short or very long may lie beyond either. `confidence` rises with the
     expected correctness and is comparable within one predictor, not between predictors.
     """
 
@@ -103,7 +104,12 @@ def clip(
     `point_s` defaults to p50. A limit below 1 s or NaN caps nothing. Raises ModelFileError where a value is not finite: a
     predictor must always have an answer.
     """
-    for name, given in (("p50_s", p50_s), ("p90_s", p90_s), ("confidence", confidence)):
+    for name, given in (
+        ("p50_s", p50_s),
+        ("p90_s", p90_s),
+        ("confidence", confidence),
+        ("point_s", p50_s if point_s is None else point_s),
+    ):
         if not np.isfinite(given).all():
             raise ModelFileError(
                 f"{name} is not finite for {int((~np.isfinite(given)).sum())} of {len(given)} jobs; retrain the model"

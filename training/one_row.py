@@ -51,7 +51,7 @@ def clip_one(
     p50_s: float, p90_s: float, confidence: float, source: str, hard_limit_s: float, point_s: float | None = None
 ) -> Answer:
     """Return `clip` of one forecast; its point is p50 where none is given."""
-    if not (math.isfinite(p50_s) and math.isfinite(p90_s) and math.isfinite(confidence)):
+    if not all(math.isfinite(one) for one in (p50_s, p90_s, confidence, p50_s if point_s is None else point_s)):
         raise ModelFileError("a forecast is not finite; retrain the model")
     cap = hard_limit_s if hard_limit_s >= FLOOR_S else math.inf  # NaN compares false
     floored = max(p50_s, FLOOR_S)

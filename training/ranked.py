@@ -167,7 +167,7 @@ def recipe_version() -> str:
     """Return the hash of how an answer is made of the models, 16 hex digits; it changes when any number may."""
     told = (
         CODE_VERSION,
-        refiner.CODE_VERSION,
+        refiner.refiner_version(),
         candidates.candidates_version(),
         FILES,
         NEAREST,

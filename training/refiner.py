@@ -1,4 +1,4 @@
-"""Where round the chosen value a runtime lies: a second look, which asks of one value what could not be asked of every candidate.
+"""A second look at the value that was chosen: a model says where near it the runtime lies, by what the levels' runtimes are.
 
 Part of scoring.py, in a file of its own: numpy, and lightgbm's shared library.
 """
@@ -44,6 +44,11 @@ def rows(described: Floats32, runtimes: Floats32, reads: Sequence[str], value_lo
     is_log = np.array([name.startswith(_LOGS) for name in reads], np.bool_)
     far = np.where(is_log, runtimes, log_of(runtimes)) - np.asarray(value_log)[..., np.newaxis]
     return np.concatenate([described, far], axis=-1)
+
+
+def refiner_version() -> str:
+    """Return what changes when any number of `rows` may."""
+    return repr((CODE_VERSION, _RUNTIMES.pattern, _LOGS, _FROM))
 
 
 class Refiner:

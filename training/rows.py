@@ -21,11 +21,15 @@ LATEST_JOBS = 200_000
 def ended_before(matrix: Matrix, cut_us: int, training: Training) -> NDArray[np.intp]:
     """Return the jobs known at the cut: end_time < cut strictly, runtime above 0; earliest end first, ties in table order.
 
-    Of these the cluster's window (days before the cut) and at most LATEST_JOBS.
+    Of these the cluster's window (days before the cut), without the last days' submissions where it holds them back, and at most
+    LATEST_JOBS. Of the last days' jobs only the short ones have ended: docs/studies.md measures what that does.
     """
     rows = np.flatnonzero(matrix.ended.has_runtime & (matrix.ended.end_us < cut_us))
     if training.window_days is not None:
         rows = rows[matrix.ended.end_us[rows] >= cut_us - int(training.window_days * 86_400e6)]
+    if training.held_back_share is not None and len(rows):
+        took_us = np.quantile(matrix.ended.end_us[rows] - matrix.submit_us[rows], training.held_back_share)
+        rows = rows[matrix.submit_us[rows] < cut_us - took_us]
     return rows[np.argsort(matrix.ended.end_us[rows], kind="stable")][-LATEST_JOBS:]
 
 

@@ -2,8 +2,8 @@
 
 The median of a runtime that is either a minute or a day is neither. So the values a job may well take are gathered (candidates.py)
 and a model learns, for each, the chance that it is within 25 %; its calibrated chance is the confidence. The best is moved a little by a
-model of where the runtime lies round it: that is the point. What an earlier model says of a training job is never of models that had
-seen it: the later one would trust it too much.
+model of where the runtime lies round it: that is the point. What an earlier model says of a training job is of one that had not
+learned from it: the later would trust it too much.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ WINDOWS: tuple[tuple[float, float], ...] = ((0.25, 0.55), (0.09, 0.25), (0.03, 0
 FOLDS = 2
 #: The scorer is calibrated on the latest of these shares of the jobs.
 CALIBRATION_SHARE = 0.2
+JOBS_AT_LEAST = 20
 #: The refiner learns what scorers choose that had not seen the job: one of the earliest of these shares of the jobs, one of the others.
 EARLIER_SHARE = 0.6
 #: A value off by this (of ln) or more teaches the refiner nothing: it was the wrong one, no way to tell where round the right one to be.
@@ -46,6 +47,10 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     """Fit on ended jobs ordered by end time; raises ConstantPredictor where nothing splits."""
     latest = np.arange(len(inputs))[-parameters.latest_jobs :]
     inputs, runtime_log = inputs.take(latest), np.log(np.maximum(runtime_s[latest], 1))
+    if len(inputs) < JOBS_AT_LEAST:
+        raise ConstantPredictor(
+            f"{len(inputs)} training jobs: from fewer than {JOBS_AT_LEAST} nothing can be held back to calibrate on"
+        )
     models = _Models(parameters, seed, threads)
     names = quantile_columns(inputs.names)
     values = inputs.select(names).values

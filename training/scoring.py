@@ -1,6 +1,6 @@
 """Prediction, once for every face: replay, the registry's pyfunc and the scheduler's Predictor all answer through this module.
 
-A fitted predictor is a `Rule` (a baseline, a tree, two boosters) and a `ModelCard` (where it came from). On disk it is a folder
+A fitted predictor is a `Rule` (a baseline, a tree, or boosters) and a `ModelCard` (where it came from). On disk it is a folder
 of neutral files: model.json with the rule's numbers, and LightGBM's own text format beside it. Numpy, and lightgbm's shared library.
 """
 

@@ -19,7 +19,6 @@ from runcast.evaluation.studies.headline import headline, times_worse
 from runcast.features.matrix import Matrix
 from runcast.training.fitting import Fit, answer, fit_at
 from runcast.training.forecast import joined
-from runcast.training.rows import ended_before
 
 OURS = "runcast"
 HELD_BACK = "nightly, last days held back"
@@ -75,12 +74,8 @@ class _Fits:
     def at(self, cut_us: int, held: bool) -> Fit:
         asked = (cut_us, held)
         if asked not in self._kept:
-            matrix = self._matrix
-            if held:
-                ended = ended_before(matrix, cut_us, self._training)
-                horizon_us = np.quantile((matrix.ended.end_us - matrix.submit_us)[ended], HORIZON)
-                matrix = matrix.take(np.flatnonzero(matrix.submit_us < cut_us - horizon_us))
+            training = self._training.model_copy(update={"held_back_share": HORIZON}) if held else self._training
             began = time.process_time()
-            self._kept[asked] = fit_at(matrix, cut_us, (OURS,), self._training)
+            self._kept[asked] = fit_at(self._matrix, cut_us, (OURS,), training)
             self.processor_s[asked] = time.process_time() - began
         return self._kept[asked]
