@@ -46,14 +46,16 @@ What lies behind the figures (feature families, cadences, running jobs, a search
 `MdAPE` and `within 25 %` are of the point estimate, the error factor, exp(mean |ln(p50 / runtime)|), of p50. Coverage at 8.9 % is the
 largest share of the jobs, surest first, whose median error is at or below 8.9 %. **Bold** is the best of a log's column. `mlaas` and
 `helios` are the two published systems of Table 2 as far as they are public. The smallest logs (a day, a morning) have too few jobs to
-learn from: there a baseline answers for the models, and the report says so.
+learn from, and what a model says there is worth nothing (eagle).
 
 ## What was looked at, and what was not
 
-Recipes, features and defaults were chosen on the stretch from 64 to 80 % of seven logs: kth, sdsc_sp2, lsf, philly, venus, gaia and
-hpc2n. The last fifth of these seven was measured more than once on the way, so a reader may suspect a little luck in their rows. No
-choice was made by the last fifth of any other log: ctc, coare, theta, curie, pai and pegasus among the larger ones. Their rows are
-measured anew with each version and have decided nothing; they are the ones to believe first.
+Recipes and defaults were chosen on the stretch from 64 to 80 % of seven logs: kth, sdsc_sp2, lsf, philly, venus, gaia and hpc2n. The last
+fifth of these seven was measured many times on the way, and a few choices were made while looking at it (which keys the nearest median
+asks first, on venus and lsf; that history ends strictly before the submission, on venus): a reader should expect some luck in their
+rows. The last fifth of ctc, coare, theta, curie, pai and pegasus was measured anew with each version, and its figures stand beside some
+decisions, but none was made by them: they are the ones to believe first. No stretch was kept aside to be looked at only once. The aims
+of the first table come from sketches made before this program, on the last fifths of its logs.
 """
 
 
@@ -68,7 +70,20 @@ def accuracy_page(documents: Sequence[Document], trusted: Mapping[str, Mapping[s
     ]
     for document in documents:
         lines += _rows(document)
-    lines += ["", *_aims(documents), "", *_differences(documents), "", *_trust(trusted), "", *_provenance(documents)]
+    lines += [
+        "",
+        *_aims(documents),
+        "",
+        _WHY,
+        "",
+        *_aims_everywhere(documents),
+        "",
+        *_differences(documents),
+        "",
+        *_trust(trusted),
+        "",
+        *_provenance(documents),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -94,6 +109,18 @@ def _figures(document: Document, name: str) -> tuple[float, float, float, float,
     return everything["mdape"], everything["within_25"], everything["error_factor"], covered, everything["p90_coverage"]
 
 
+#: What the misses of the first table rest on; the attempts stand in training/DECISIONS.md.
+_WHY = """Why some are missed, as far as it is known (attempts and their figures: training/DECISIONS.md):
+
+- **venus**: the sketch that the aims come from counted runs that ended in the very second of a submission. With these `runcast` has
+  0.614 / 0.352 / 4.17; without them the log, which names no user and no job, told no more by any idea tried.
+- **lsf**: of the surest jobs half are off by about 10 %. No other order of the jobs (by p90's width, by the distance to the median, by
+  models of being within 9 %) brings more of them under 8.9 %.
+- **hpc2n**: trained once and asked for nine months. What is missing of its MdAPE is what another seed moves it by before the test.
+- **gaia**: within 25 % are 87.4 % of the nearest median's answers and 87.2 to 87.4 % of `runcast`'s, whatever was tried.
+"""
+
+
 def _aims(documents: Sequence[Document]) -> list[str]:
     """Return the table of what was aimed at before the first model was trained, a miss in bold."""
     rows = []
@@ -113,6 +140,44 @@ def _aims(documents: Sequence[Document]) -> list[str]:
     return [*head, *rows] if rows else []
 
 
+#: What was aimed at on every log: MdAPE and error factor over the best baseline's and over plain boosted trees', hits above it, p90.
+_MDAPE_TIMES, _HITS_MORE, _FACTOR_TIMES, _P90 = 0.7, 0.12, 0.9, (0.88, 0.92)
+
+
+def _aims_everywhere(documents: Sequence[Document]) -> list[str]:
+    """Return what was aimed at on every log, a miss in bold."""
+    lines = [
+        "## Against what was aimed at on every log",
+        "",
+        f"`{OURS}`: MdAPE at most {_MDAPE_TIMES} times the best baseline's, within 25 % at least {100 * _HITS_MORE:.0f} "
+        "points "
+        f"above it, error factor at most {_FACTOR_TIMES} times `gbdt`'s, on none of the three worse than any baseline, p90 between "
+        f"{100 * _P90[0]:.0f} and {100 * _P90[1]:.0f} %. A miss is **bold**; most of these aims are missed. The best baseline is chosen "
+        "for each number by the test jobs.",
+        "",
+        "| log | MdAPE, times | within 25 %, points | error factor, times `gbdt` | worse than a baseline on | p90 covers |",
+        "|---|--:|--:|--:|---|--:|",
+    ]
+    for document in documents:
+        scores = {name: one["all"] for name, one in document["predictors"].items()}
+        if OURS not in scores or "gbdt" not in scores:
+            continue
+        best = {metric: scores[name][metric] for metric, name in document["intervals"]["best_baseline"].items()}
+        ours = scores[OURS]
+        times, more = ours["mdape"] / best["mdape"], ours["within_25"] - best["within_25"]
+        factor, covers = ours["error_factor"] / scores["gbdt"]["error_factor"], ours["p90_coverage"]
+        worse = [title for metric, title, sign in _DIFFERENCES if sign * (ours[metric] - best[metric]) < 0]
+        cells = (
+            _bold(f"{times:.2f}", times > _MDAPE_TIMES),
+            _bold(f"{100 * more:+.1f}", more < _HITS_MORE),
+            _bold(f"{factor:.2f}", factor > _FACTOR_TIMES),
+            _bold(", ".join(worse) or "none", bool(worse)),
+            _bold(f"{covers:.3f}", not _P90[0] <= covers <= _P90[1]),
+        )
+        lines.append(f"| {document['cluster']} | {' | '.join(cells)} |")
+    return lines
+
+
 _DIFFERENCES = (("mdape", "MdAPE", -1), ("within_25", "within 25 %", 1), ("error_factor", "error factor", -1))
 
 
@@ -122,7 +187,8 @@ def _differences(documents: Sequence[Document]) -> list[str]:
         f"## `{OURS}` less the best baseline",
         "",
         "The best baseline is chosen for each number by the test jobs themselves, which favours it. In brackets the 95 % interval of the "
-        "difference by a bootstrap over whole weeks (jobs of one week are alike); **bold** where it holds only values that speak for "
+        "difference by a bootstrap over whole weeks (jobs of one week are alike; fewer than five weeks give "
+        "none); **bold** where it holds only values that speak for "
         f"`{OURS}`, *italic* where only values against it. The last column is the error factor over plain boosted trees'.",
         "",
         "| log | weeks | " + " | ".join(title for _, title, _ in _DIFFERENCES) + " | factor / gbdt |",
@@ -164,7 +230,8 @@ def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"{100 * WEEKLY[1]:.0f} % in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50. It "
         "never lies above a limit that kills, yet jobs outlive their limits, mostly by a minute or two: until they are killed and "
         "their nodes clean. No p90 can cover these; the margin counts them as not covered, so that the others "
-        "are covered more than nine times in ten.",
+        f"are covered more than nine times in ten. Logs of fewer than {_DRAWN_JOBS:,} test jobs are left out; on the "
+        "smallest, eagle, a model of a morning covers next to nothing (first table).",
         "",
         "| log | mean confidence | right | gap | p90 covers | weeks within | worst week | width "
         "| outlived their limit | p90 covers the others |",

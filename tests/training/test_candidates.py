@@ -33,7 +33,11 @@ def test_candidates_come_from_slots_the_model_and_the_limit() -> None:
     assert seconds(drawn) == [60, 65, 10, 100, 3600]  # the fourth latest run is no candidate
 
 
-@pytest.mark.parametrize(("limit_s", "right"), [(80.0, [80, 80, 80]), (np.nan, [500, 100, 80])], ids=["hard", "advisory"])
+@pytest.mark.parametrize(
+    ("limit_s", "right"),
+    [(80.0, [80, 80, 80]), (np.nan, [500, 100, 80]), (0.5, [500, 100, 80])],
+    ids=["hard", "advisory", "below a second: none"],
+)
 def test_none_lies_above_a_hard_limit(limit_s: float, right: list[float]) -> None:
     assert seconds(draw(hard_limit_s=limit_s, last_1_s_by_slot_1=500, time_limit_s=80)) == right
 

@@ -86,3 +86,10 @@ def test_rolling_margin_follows_a_change_of_regime() -> None:
     at = np.arange(4000)
     covered = runtime_log <= rolled(margin, np.zeros(4000), runtime_log, at * 10, at * 10 + 5)
     assert covered[1000:].mean() == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("minutes", [1, 7, 180, 300, 600, 720, 1080, 4320])
+def test_a_job_that_ran_exactly_its_limit_did_not_outlive_it(minutes: int) -> None:
+    limit_s = np.array([60.0 * minutes])
+    assert residual_log(np.log(limit_s), np.log(limit_s), limit_s) == [0.0]
+    assert residual_log(np.log(limit_s + 1), np.log(limit_s), limit_s) == [OVERRUN]

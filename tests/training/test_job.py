@@ -154,6 +154,17 @@ def test_window_leaves_out_what_ended_earlier(prepare: Callable) -> None:
     assert train(windowed, settings, DAY, "cart").jobs == expected < 800
 
 
+def test_the_last_days_submissions_are_held_back_where_asked(prepare: Callable) -> None:
+    day, table = dt.date(2024, 1, 25), jobs()
+    settings = prepare(table, day)
+    held = CLUSTER.model_copy(update={"training": CLUSTER.training.model_copy(update={"held_back_share": 1.0})})
+    cut = pd.Timestamp("2024-01-26", tz="UTC")
+    ended = table[table["end_time"] < cut]
+    longest = (ended["end_time"] - ended["submit_time"]).max()
+    expected = (ended["submit_time"] < cut - longest).sum()
+    assert train(held, settings, day, "cart").jobs == expected < len(ended)
+
+
 def test_features_of_another_day_are_refused(prepare: Callable) -> None:
     settings = prepare(jobs())
     with pytest.raises(FeaturesStale, match="2024-01-20"):
