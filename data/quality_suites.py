@@ -236,7 +236,9 @@ def _row_counts(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """
     was_down = any(norms.is_down(one) for one in (*norms.days[-1:], day))
     severity: Severity = "stop" if cluster.schedule and not was_down else "warn"
-    if len(norms.days) < MIN_NORM_DAYS:
+    if (
+        len(norms.days) < MIN_NORM_DAYS or not norms.rows
+    ):  # a log that told nothing for weeks is no quiet cluster's: its export has died
         low = cluster.quality.min_rows
         return [_rows("row_count_minimum", severity, low, None, f"at least {low} jobs that ended on the day")]
     usual, fall = norms.usual_rows(day.is_weekend)

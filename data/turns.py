@@ -33,7 +33,7 @@ def take_turn(path: Path, what: str, wait_s: float, refused: type[MayPass]) -> I
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     holder = path.read_text() or "another process"
-                    raise refused(f"{what} by {holder}. Wait for it to end, or run again with a longer wait.") from None
+                    raise refused(f"{what} by {holder}. Wait for it to end, then run again.") from None
                 time.sleep(_POLL_S)
         handle.truncate(0)
         handle.write(f"process {os.getpid()} on {socket.gethostname()}")

@@ -246,6 +246,23 @@ def test_the_first_night_is_judged_without_norms(tmp_path: Path) -> None:
     assert names(checked(settings, []).stops) == {"row_count_minimum"}
 
 
+@pytest.mark.parametrize(
+    ("schedule", "stops", "warns"),
+    [("0 2 * * *", {"row_count_minimum"}, set()), (None, set(), {"row_count_minimum"})],
+    ids=["of a running cluster", "of a finished one"],
+)
+def test_a_log_that_ended_months_ago_is_no_quiet_cluster(
+    schedule: str | None, stops: set[str], warns: set[str], tmp_path: Path
+) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    long_ago = [DAY - timedelta(days=back) for back in range(90, 120)]
+    Lake(settings.lake).replace(
+        "venus", ended={f"{day}": table(day_rows(day)) for day in long_ago}, open_jobs=table([]), as_of_us=1
+    )
+    report = checked(settings, [], CLUSTER.model_copy(update={"schedule": schedule}))
+    assert (names(report.stops), names(report.warns)) == (stops, warns)
+
+
 def test_no_user_name_no_job_name_and_no_markup_reaches_the_pages(history: Settings) -> None:
     rows = day_rows(DAY)
     for row in rows[:30]:

@@ -95,10 +95,9 @@ def test_table_of_policies_by_hand() -> None:
 
 
 def test_differences_from_today_have_weekly_intervals() -> None:
-    # The three jobs above in three weeks. Bounded slowdowns of A, B, C: 1, 1.1, 1.2 by FIFO; 1, 1.3, 1 by SJF.
-    begins_s = [0.0, 604_800.0, 1_209_600.0]
-    jobs = jobs_of([week + at for week in begins_s for at in (0, 1, 2)], [4, 8, 2] * 3, [1] * 9)
-    rows = weigh(jobs, 1, np.array([None] * 9, dtype=object), {}, shakes=1)
+    # The three jobs above in each of five weeks. Bounded slowdowns of A, B, C: 1, 1.1, 1.2 by FIFO; 1, 1.3, 1 by SJF.
+    jobs = jobs_of([604_800.0 * week + at for week in range(5) for at in (0, 1, 2)], [4, 8, 2] * 5, [1] * 15)
+    rows = weigh(jobs, 1, np.array([None] * 15, dtype=object), {}, shakes=1)
     told = next(row for row in rows if row["policy"] == "sjf")["than_today"]
     assert told["completion_s"] == {"mean": -2.0, "low": -2.0, "high": -2.0}  # every draw of weeks says the same
     assert told["slowdown"]["mean"] == pytest.approx(0, abs=1e-12)
