@@ -160,6 +160,7 @@ def test_replay_reads_no_further_than_the_lake(tmp_path: Path, settings: Setting
 @pytest.mark.parametrize("words", [["rejects", "--cluster", "hpc"], ["rejects", "replay", "--cluster", "hpc"]])
 def test_a_cluster_that_was_never_loaded_says_so(tmp_path: Path, settings: Settings, words: list[str]) -> None:
     cluster(tmp_path, LOG)
+    settings.home.mkdir(exist_ok=True)  # a home of other clusters
     with pytest.raises(LakeError, match="hpc was never loaded"):
         CliRunner().invoke(app, words, catch_exceptions=False)
 
