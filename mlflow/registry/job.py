@@ -10,7 +10,7 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -235,14 +235,26 @@ def log_replay(cluster: Cluster, settings: Settings, document: Mapping[str, Any]
 
     Replays that could not be logged, because the tracking store was down, are logged first, from the folders beside `report`.
     """
-    mark = report.with_name(f"{report.name}{_UNLOGGED}")
-    mark.touch()  # before the store is opened: a replay that finds none is not forgotten
+    return _log_after_those_left(
+        cluster,
+        settings,
+        report.with_name(f"{report.name}{_UNLOGGED}"),
+        lambda store: _log_replay(store, cluster, document, report, now),
+        lambda store, left: _catch_up_replay(store, cluster, left.with_suffix(""), now),
+    )
+
+
+def _log_after_those_left(
+    cluster: Cluster, settings: Settings, mark: Path, log: Callable[[Store], str], catch_up: Callable[[Store, Path], str]
+) -> Record:
+    """Log one thing under its mark, after those whose marks still stand beside it; a mark goes when its thing is dealt with."""
+    mark.touch()  # before the store is opened: what finds none is not forgotten
     store, caught_up = opened(cluster, settings), {}
-    for left in sorted(report.parent.glob(f"*{_UNLOGGED}")):
+    for left in sorted(mark.parent.glob(f"*{_UNLOGGED}")):
         if left != mark:
-            caught_up[left.stem] = _catch_up_replay(store, cluster, left.with_suffix(""), now)
+            caught_up[left.stem] = catch_up(store, left)
             left.unlink()
-    run = _log_replay(store, cluster, document, report, now)
+    run = log(store)
     mark.unlink()
     return {"run": run, "caught_up": caught_up}
 
@@ -284,16 +296,13 @@ def log_live(cluster: Cluster, settings: Settings, document: Mapping[str, Any], 
 
     Days that could not be logged, because the tracking store was down, are logged first, from the records beside `record`.
     """
-    mark = record.with_suffix(_UNLOGGED)
-    mark.touch()  # before the store is opened: a day that finds none is not forgotten
-    store, caught_up = opened(cluster, settings), {}
-    for left in sorted(record.parent.glob(f"*{_UNLOGGED}")):
-        if left != mark:
-            caught_up[left.stem] = _catch_up_live(store, cluster, left.with_suffix(record.suffix), now)
-            left.unlink()
-    run = _log_live(store, cluster, document, record, now)
-    mark.unlink()
-    return {"run": run, "caught_up": caught_up}
+    return _log_after_those_left(
+        cluster,
+        settings,
+        record.with_suffix(_UNLOGGED),
+        lambda store: _log_live(store, cluster, document, record, now),
+        lambda store, left: _catch_up_live(store, cluster, left.with_suffix(record.suffix), now),
+    )
 
 
 def _catch_up_live(store: Store, cluster: Cluster, record: Path, now: dt.datetime) -> str:
