@@ -74,6 +74,9 @@ OPEN_STATES: frozenset[str] = frozenset(
     }
 )
 
+#: Open states in which a job holds no resources: a start time beside one of them is a forecast too.
+WAITING_STATES: frozenset[str] = frozenset(state for state in OPEN_STATES if STATES[state] == "excluded")
+
 #: Slurm's short codes, and words of other schedulers that mean the same wherever they are met.
 ALIASES: dict[str, str] = {
     "BF": "BOOT_FAIL",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.errors import SourceError
+from runcast.data.slurm_words import NO_NODES_WORDS, NO_VALUE_WORDS
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.record import in_order
 
@@ -25,8 +26,8 @@ FIELDS = frozenset(
     reqtres reqgres reqcpus reqnodes reqmem alloctres alloccpus allocnodes ncpus nnodes nodelist timelimit timelimitraw restarts
     """.split()  # noqa: SIM905 - a list of words
 )
-NO_WORDS = pa.array(["", "(null)", "N/A", "NULL", "None", "Unknown", "null"])
-NO_NODES = pa.array(["None assigned", "", "(null)", "None", "N/A", "Unknown"])
+NO_WORDS = pa.array(sorted(NO_VALUE_WORDS))
+NO_NODES = pa.array(sorted(NO_NODES_WORDS))
 
 
 class SlurmOptions(BaseModel):

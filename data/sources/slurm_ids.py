@@ -7,6 +7,8 @@ adds `.batch`, `.extern`, `.0`.
 import itertools
 import re
 
+from runcast.data.slurm_words import NO_NODES_WORDS
+
 JOB_ID = r"^\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?$"
 STEP_ID = r"^\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?\..+$"
 ARRAY_TASK = r"^(?P<array>\d+)_(?P<task>\d{1,9})(?:\+\d+)?$"
@@ -16,7 +18,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _NODE_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NODE_PART = re.compile(r"([^\[\],]*)(?:\[([^\]]*)\])?")
 _NAMES_AT_MOST = 1_000_000  # more nodes than any machine has: such a list is damaged
-_NO_NODES = frozenset({"", "none assigned", "none", "n/a", "unknown", "(null)", "null"})
+_NO_NODES = frozenset(word.lower() for word in NO_NODES_WORDS)
 
 
 def array_task_count(tasks: str) -> int | None:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from runcast.data.slurm_words import NO_VALUE_WORDS
 from runcast.data.sources.durations import duration_s
 from runcast.data.sources.record import Instants, out_of_range, spans_us
-from runcast.data.sources.slurm_fields import NO_NODES, NO_WORDS, Fields, is_one_of, mask_of
+from runcast.data.sources.slurm_fields import NO_NODES, Fields, is_one_of, mask_of
 from runcast.data.sources.slurm_resources import tres
 from runcast.data.sources.times import Times, microseconds, parse_times
-from runcast.data.states import OPEN_STATES, OTHER, STATES
+from runcast.data.states import OPEN_STATES, OTHER, WAITING_STATES
 
 #: States of a job that was started before and is queued again.
 WAITS_AGAIN = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
-_WAITS = frozenset(state for state in OPEN_STATES if STATES[state] == "excluded")
 #: Ended states in which a job may never have started; in the others a missing start is a fault of the log.
 _MAY_NEVER_START = frozenset(
     {"CANCELLED", "FAILED", "DEADLINE", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED", "UPDATE_DB", OTHER}
@@ -60,7 +60,7 @@ class _Elapsed:
 
 def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Moments, dict[str, np.ndarray]]:
     """Return the moments of each record, and masks by reason of the records that contradict themselves."""
-    is_open, waits, waits_again = (is_one_of(states, names) for names in (OPEN_STATES, _WAITS, WAITS_AGAIN))
+    is_open, waits, waits_again = (is_one_of(states, names) for names in (OPEN_STATES, WAITING_STATES, WAITS_AGAIN))
     times = {n: parse_times(fields.text(n), time_zone) for n in ("submit", "start", "end") if n in fields.columns}
     elapsed = _elapsed(fields)
     submit = _instants(times, "submit", fields.rows)
@@ -125,8 +125,7 @@ def _strain(submit: Instants, start: Instants, end: Instants, elapsed: _Elapsed)
 
 def _elapsed(fields: Fields) -> _Elapsed:
     name, read = ("elapsedraw", _whole_seconds) if "elapsedraw" in fields.columns else ("elapsed", duration_s)
-    words = frozenset(NO_WORDS.to_pylist())
-    looked = fields.read(name, lambda text: None if text in words else (read(text),))
+    looked = fields.read(name, lambda text: None if text in NO_VALUE_WORDS else (read(text),))
     seconds = looked.numbers(lambda value: None if value is None else value[0])
     known = ~np.isnan(seconds)
     unreadable = looked.mask(lambda value: value is not None and value[0] is None)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from runcast.data.slurm_words import NO_NODES_WORDS, NO_VALUE_WORDS
+from runcast.data.states import OPEN_STATES, WAITING_STATES, canonical_state
 from runcast.scheduler.slurm.resources import requested
 
 Phase = Literal["submitted", "started", "ended"]
@@ -32,11 +34,6 @@ TASKS_AT_MOST = 10_000  # of one array record that are told one by one
 _ARRAY_REST = re.compile(r"(\d+)_\[([^\]]*)\]")
 _ARRAY_TASK = re.compile(r"(\d+)_(\d+)")
 _TASK_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
-_NO_WORDS = frozenset({"", "Unknown", "None", "(null)", "N/A"})
-_NO_NODES = frozenset({"None assigned", *_NO_WORDS})
-#: States of a job that waits, and all those of one that has not ended; every other word is that of an ended one.
-_WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-_OPEN = _WAITING | {"RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 
 
 def sacct_command(start_s: float, end_s: float) -> list[str]:
@@ -73,10 +70,10 @@ def read_records(text: str) -> tuple[list[Record], int]:
 
 def phase_of(record: Record) -> Phase:
     """Return how far the job has come."""
-    state = _state(record)
-    if state not in _OPEN and _seconds(record["End"]) is not None:
+    state = canonical_state(record["State"])
+    if state not in OPEN_STATES and _seconds(record["End"]) is not None:
         return "ended"
-    return "submitted" if state in _WAITING or _seconds(record["Start"]) is None else "started"
+    return "submitted" if state in WAITING_STATES or _seconds(record["Start"]) is None else "started"
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracke
         "job_id": record["JobID"],
         "submit_time": submit_s,
         **({"array_id": task[1], "array_task": int(task[2])} if task else {}),
-        **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in _NO_WORDS},
+        **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in NO_VALUE_WORDS},
         **requested(record["ReqTRES"], gpus_tracked),
         **({"time_limit_s": limit_s} if limit_s else {}),
         **({"time_limit_kind": "unlimited"} if limit == "UNLIMITED" else {}),
@@ -213,11 +210,7 @@ def _never_started(record: Record) -> bool:
     start_s, end_s = _seconds(record["Start"]), _seconds(record["End"])
     if start_s is None or end_s is None:
         return True
-    return record["NodeList"] in _NO_NODES and end_s <= start_s and record["ElapsedRaw"] in ("0", "")
-
-
-def _state(record: Record) -> str:
-    return record["State"].split(" ", 1)[0].rstrip("+")
+    return record["NodeList"] in NO_NODES_WORDS and end_s <= start_s and record["ElapsedRaw"] in ("0", "")
 
 
 def _seconds(text: str) -> int | None:

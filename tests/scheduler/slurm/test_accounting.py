@@ -1,9 +1,13 @@
 """sacct's records, what is news in them, and the lines of the nightly log."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runcast.data.cluster import Cluster, Source
+from runcast.data.sources import slurm_sacct
+from runcast.data.states import OTHER, STATES
 from runcast.scheduler.slurm.accounting import (
     DELIMITER,
     FIELDS,
@@ -96,6 +100,33 @@ def test_lines_that_are_no_record_are_counted() -> None:
 )
 def test_how_far_a_job_has_come(record: dict[str, str], phase: str) -> None:
     assert phase_of(record) == phase
+
+
+def row_of_log(record: dict[str, str], folder: Path) -> dict[str, Any]:
+    """Return the canonical row that the reader of the nightly log makes of a record."""
+    (folder / "sacct.txt").write_text("|".join(LOG_FIELDS) + "\n" + log_line(record) + "\n")
+    source = Source(format="slurm_sacct", paths=("sacct.txt",))
+    (batch,) = slurm_sacct.read(folder / "sacct.txt", Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True))
+    (row,) = batch.jobs.to_pylist()
+    return row
+
+
+@pytest.mark.parametrize("state", sorted(set(STATES) - {OTHER}))
+def test_the_feeder_and_the_reader_of_the_log_agree_how_far_a_job_has_come(tmp_path: Path, state: str) -> None:
+    record = {**ENDED, "State": state}
+    row = row_of_log(record, tmp_path)
+    expected = "ended" if row["end_time"] else "started" if row["start_time"] else "submitted"
+    assert phase_of(record) == expected
+
+
+@pytest.mark.parametrize("word", ["", "(null)", "N/A", "NULL", "None", "Unknown", "null", "none", "nobody"])
+@pytest.mark.parametrize(("field", "column"), [("Account", "account"), ("Group", "group"), ("JobName", "job_name")])
+def test_the_feeder_and_the_reader_of_the_log_agree_which_words_say_nothing(
+    tmp_path: Path, field: str, column: str, word: str
+) -> None:
+    record = {**WAITING, field: word}
+    (submitted,) = news_of([record], {}, {}, gpus_tracked=True)
+    assert submitted.event.get(column) == row_of_log(record, tmp_path)[column]
 
 
 @pytest.mark.parametrize(
