@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.training.errors import ModelFileError
+from runcast.training.tree_text import check_tree_text
 
 _FLOAT32, _NORMAL, _ALL = 0, 0, -1  # C_API_DTYPE_FLOAT32, C_API_PREDICT_NORMAL, every tree
 _PARAMETERS = b"num_threads=1 verbosity=-1"
@@ -26,7 +27,7 @@ class Booster:
     """A model read from LightGBM's text format. Not safe for two threads at once: single rows share one buffer."""
 
     def __init__(self, text: str) -> None:
-        _refuse_cut_off(text)
+        check_tree_text(text)
         self._library, self._handle = _library(), ctypes.c_void_p()
         trees = ctypes.c_int()
         self._call("LGBM_BoosterLoadModelFromString", text.encode(), ctypes.byref(trees), ctypes.byref(self._handle))
@@ -95,15 +96,6 @@ class Booster:
 def lightgbm_version() -> str:
     """Return the installed version, without importing the package."""
     return version("lightgbm")
-
-
-def _refuse_cut_off(text: str) -> None:
-    """Raise ModelFileError where the text is not whole: the library ends the process on a half-written tree."""
-    head, _, trees = text.partition("\ntree_sizes=")
-    sizes, _, body = trees.partition("\n")
-    start = body.find("Tree=0\n")
-    if not head.startswith("tree\n") or start < 0 or body[start:].find("end of trees") != sum(map(int, sizes.split())):
-        raise ModelFileError("this is not the whole text of a LightGBM model; copy or train the model again")
 
 
 @cache
