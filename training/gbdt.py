@@ -7,6 +7,7 @@ import numpy as np
 
 from runcast.data.cluster import GbdtParameters
 from runcast.features.catalog import FEATURES
+from runcast.training.binned import rows_of
 from runcast.training.booster import Booster
 from runcast.training.conformal import conformal_factor, split_latest
 from runcast.training.errors import ConstantPredictor
@@ -40,7 +41,7 @@ def fit_gbdt(inputs: Inputs, runtime_s: Floats, parameters: GbdtParameters, seed
         inputs.values, np.log(runtime_s), feature_name=list(inputs.names), params=common, free_raw_data=False
     )
     p50 = lightgbm.train({**common, "objective": "regression_l1"}, every, parameters.trees)
-    p90 = lightgbm.train({**common, "objective": "quantile", "alpha": 0.9}, every.subset(earlier.tolist()), parameters.trees)
+    p90 = lightgbm.train({**common, "objective": "quantile", "alpha": 0.9}, rows_of(every, earlier), parameters.trees)
     if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
         raise ConstantPredictor(f"no feature splits the {len(runtime_s)} training jobs: the model would answer them all alike")
     latest_p90_s = np.exp(np.asarray(p90.predict(inputs.values[latest], num_threads=threads))) if len(latest) else np.empty(0)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from runcast.data.cluster import RuncastParameters
+from runcast.training.binned import rows_of
 from runcast.training.booster import Booster
 from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, graded, is_right
 from runcast.training.conformal import Margin, residual_log, split_latest
@@ -138,7 +139,7 @@ class _Models:
 def _fit_p90(models: _Models, every: lightgbm.Dataset, inputs: Inputs, runtime_log: Floats) -> tuple[lightgbm.Booster, Margin]:
     """Return the 0.9 quantile of the earlier jobs, and its margin as of the latest, which it has not seen."""
     earlier, latest = split_latest(len(inputs))
-    p90 = models.train_quantile(0.9, every.subset(earlier.tolist()), models.given.trees)
+    p90 = models.train_quantile(0.9, rows_of(every, earlier), models.given.trees)
     latest = latest[-models.given.margin_jobs :]
     residuals: Floats = np.empty(0)
     if len(latest):
@@ -158,7 +159,7 @@ def _fit_median(models: _Models, every: lightgbm.Dataset, values: NDArray[np.flo
     found = np.empty(len(values))
     for block in np.array_split(rows, FOLDS):
         rest = np.concatenate([rows[: block[0]], rows[block[-1] + 1 :]])
-        other = models.train_quantile(0.5, every.subset(rest.tolist()), max(1, models.given.trees // 2))
+        other = models.train_quantile(0.5, rows_of(every, rest), max(1, models.given.trees // 2))
         found[block] = other.predict(values[block], num_threads=models.threads)
     return model, found
 
