@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runcast.data.cluster import Cluster
 from runcast.evaluation.gates import ChampionComparison
-from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.metrics import BY_NAME, NEITHER, finite
 from runcast.evaluation.replay import submitted_in
 from runcast.features.catalog import feature_version
 from runcast.features.matrix import Matrix
@@ -21,13 +21,13 @@ _METRIC = "error_factor"
 
 
 def compare_with_champion(matrix: Matrix, cluster: Cluster, kind: str, folder: Path) -> ChampionComparison:
-    """Compare by the metric of the cluster's first gate where that is one of a forecast, else by the error factor.
+    """Compare by the metric of the cluster's first gate where that is one of a forecast and has a better, else by the error factor.
 
     Where there is nothing to compare the result says why: the champion cannot be read, reads other features, or has the same recipe; or
     too few jobs have ended that were submitted after its cut.
     """
-    gates = cluster.evaluation.gates
-    metric = BY_NAME[gates[0].metric if gates and gates[0].metric in BY_NAME else _METRIC]
+    asked_for = next((BY_NAME.get(gate.metric) for gate in cluster.evaluation.gates[:1]), None)
+    metric = BY_NAME[_METRIC] if asked_for is None or asked_for.better is NEITHER else asked_for
     try:
         champion = load_scorer(folder)
     except ModelFileError as error:
@@ -55,4 +55,5 @@ def compare_with_champion(matrix: Matrix, cluster: Cluster, kind: str, folder: P
     of_champion = score_matrix(champion, asked)
     served_s, new_s = (getattr(one, metric.of) for one in (of_champion, newcomer))
     actual_s = asked.ended.runtime_s
-    return ChampionComparison(cut, len(rows), metric.name, metric.compute(actual_s, served_s), metric.compute(actual_s, new_s))
+    served, new = (finite(metric.compute(actual_s, answers_s)) for answers_s in (served_s, new_s))
+    return ChampionComparison(cut, len(rows), metric.name, served, new)

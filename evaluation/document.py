@@ -14,9 +14,10 @@ from runcast.evaluation.bootstrap import DRAWS, LEVEL, week_of
 from runcast.evaluation.drift import Finding
 from runcast.evaluation.gates import ChampionComparison, GateReport, judge, not_judged
 from runcast.evaluation.importance import Importance, importance
-from runcast.evaluation.metrics import Floats
+from runcast.evaluation.metrics import BY_NAME, Floats
+from runcast.evaluation.numbers import finite_only
 from runcast.evaluation.replay import Cadence, Replay
-from runcast.evaluation.scores import Coverage, Intervals, Scores, best_of, coverages, intervals, score
+from runcast.evaluation.scores import PER_JOB, Coverage, Intervals, Scores, coverages, intervals, score
 from runcast.evaluation.slices import Slice, make_slices
 from runcast.features.matrix import OPEN_US, Matrix
 from runcast.training.job import iso
@@ -52,7 +53,7 @@ def judge_replay(matrix: Matrix, done: Replay, cluster: Cluster, draws: int = DR
     slices = make_slices(matrix, done.rows, float(np.quantile(learned_s, _LONG_QUANTILE)))
     scores = score(actual_s, done.forecasts, slices)
     present = [kind for kind in BASELINES if kind in done.forecasts] or list(done.forecasts)
-    best = {metric: best_of(scores, present, metric) for metric in ("mdape", "within_25", "error_factor")}
+    best = {metric: _best(scores, present, metric) for metric in PER_JOB}
     submit_us = matrix.submit_us[done.rows]
     week = week_of(submit_us, int(submit_us[0]))
     found = intervals(actual_s, done.forecasts, best, models_of(done.forecasts), week, cluster.training.seed, draws)
@@ -65,6 +66,11 @@ def judge_replay(matrix: Matrix, done: Replay, cluster: Cluster, draws: int = DR
         found,
         importance(matrix, done, models_of(done.forecasts), cluster.training.seed),
     )
+
+
+def _best(scores: Scores, names: Sequence[str], metric: str) -> str:
+    """Return which of `names` is best by `metric` on all jobs, the first where none has a value."""
+    return BY_NAME[metric].better.best({name: scores[name]["all"][metric] for name in names}) or names[0]
 
 
 def models_of(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
@@ -119,7 +125,7 @@ def make_document(
 ) -> dict[str, Any]:
     """Return the document; `cluster`, `jobs`, `predictors` and `coverage` are its promised part."""
     matrix, rows = judged.matrix, judged.done.rows
-    return {
+    document = {
         "format": FORMAT,
         "cluster": cluster.name,
         "description": cluster.description,
@@ -158,6 +164,7 @@ def make_document(
         "command": command,
         "notes": list(notes),
     }
+    return {name: finite_only(part) for name, part in document.items()}
 
 
 def nothing_to_judge(

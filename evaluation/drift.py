@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
 
 from runcast.data.cluster import Drift
-from runcast.evaluation.metrics import Floats, absolute_log_ratios
+from runcast.evaluation.metrics import Floats, absolute_log_ratios, finite
 from runcast.features.catalog import FAMILY
 from runcast.features.matrix import Matrix
 
@@ -138,9 +138,9 @@ def judge(series: Series, rule: Drift) -> Finding:
     return Finding(
         name=series.name,
         kind=series.kind,
-        value=None if np.isnan(value) else float(value),
-        usual=None if np.isnan(limit) else float(np.nanmax(_before(series.values, rule)[0])),
-        limit=None if np.isnan(limit) else float(limit),
+        value=finite(value),
+        usual=None if finite(limit) is None else finite(np.nanmax(_before(series.values, rule)[0])),
+        limit=finite(limit),
         is_drift=bool(drifts[0]),
         is_new=bool(drifts[0] and not drifts[1:].any()),
         moved=series.moved,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from runcast.evaluation.bootstrap import WEEK_US, week_of
 from runcast.evaluation.document import Judged, models_of
 from runcast.evaluation.importance import MEANINGS
-from runcast.evaluation.metrics import Floats, hits_within_25
+from runcast.evaluation.metrics import BY_NAME, Floats, hits_within_25
 from runcast.evaluation.risk_coverage import risk_coverage
 from runcast.training.kinds import find_predictor
 
@@ -291,7 +291,8 @@ def _times(axis: Axis) -> None:
 def _models_and_best(judged: Judged) -> list[str]:
     """Return what the figure must show whole: the models, and the baseline with the smallest median error."""
     baselines = [name for name in judged.done.forecasts if find_predictor(name).is_baseline] or list(judged.done.forecasts)
-    return [*models_of(judged.done.forecasts), min(baselines, key=lambda name: _all(judged, name, "mdape") or np.inf)]
+    best = BY_NAME["mdape"].better.best({name: _all(judged, name, "mdape") for name in baselines})
+    return [*models_of(judged.done.forecasts), best or baselines[0]]
 
 
 def _all(judged: Judged, name: str, metric: str) -> float | None:

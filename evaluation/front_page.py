@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
+from runcast.evaluation.metrics import BY_NAME, finite
 from runcast.evaluation.numbers import percent
 from runcast.evaluation.report import page_environment
 from runcast.training.kinds import BASELINES, MODELS
@@ -126,7 +127,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
     kind = one.serves["kind"] if one.serves else None
     numbers = judged.stages["evaluate"]["all"] if judged else {}
     served, (baseline, best) = numbers.get(kind, {}), best_baseline(numbers)
-    factor = served.get("error_factor")
+    factor = finite(served.get("error_factor"))
     ingest, quality = latest.stages.get("ingest", {}), latest.stages.get("quality", {})
     is_stalled = outcome == "unfinished" and now - latest.touched > STALLED
     is_expired = bool(one.serves) and datetime.fromisoformat(one.serves["valid_until"]) <= now  # type: ignore[index]
@@ -141,13 +142,14 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "error": latest.failure["error"] if latest.failure else None,
         "serves": one.serves,
         "replaced": replaced,
+        "chosen": None if replaced else str(latest.stages.get("export", {}).get("choice", "")).partition(": ")[2],
         "is_expired": is_expired,
         "judged_day": judged.day if judged and judged.day != latest.day else None,
         "error_factor": factor,
         "baseline": baseline,
         "baseline_factor": best,
         "better": None if factor is None or best is None or kind in BASELINES else _beside(factor, best),
-        "p90_coverage": served.get("p90_coverage"),
+        "p90_coverage": finite(served.get("p90_coverage")),
         "rejected": ingest.get("rejected"),
         "reject_share": percent(ingest["rejected"] / ingest["rows_in"]) if ingest.get("rows_in") else None,
         "accepted": quality.get("accepted"),
@@ -186,9 +188,9 @@ def _judged(nights: Sequence[Night], model_version: str | None) -> Night | None:
 
 def best_baseline(numbers: Mapping[str, Record]) -> tuple[str | None, float | None]:
     """Return the baseline with the smallest error factor on all jobs, and that factor."""
-    known = {name: numbers[name]["error_factor"] for name in BASELINES if numbers.get(name, {}).get("error_factor") is not None}
-    name = min(known, key=lambda one: known[one], default=None)
-    return name, None if name is None else known[name]
+    factors = {name: finite(numbers.get(name, {}).get("error_factor")) for name in BASELINES}
+    name = BY_NAME["error_factor"].better.best(factors)
+    return name, None if name is None else factors[name]
 
 
 def _beside(factor: float, baseline: float) -> str:
@@ -200,4 +202,4 @@ def _beside(factor: float, baseline: float) -> str:
 
 def _point(night: Night) -> tuple[str, float | None, float | None]:
     numbers, kind = night.stages.get("evaluate", {}).get("all") or {}, night.stages.get("export", {}).get("kind")
-    return night.day, numbers.get(kind, {}).get("error_factor"), best_baseline(numbers)[1]
+    return night.day, finite(numbers.get(kind, {}).get("error_factor")), best_baseline(numbers)[1]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runcast.data.cluster import COVERAGE_PREFIX, Gate
-from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.metrics import direction_of, finite
 from runcast.evaluation.scores import Coverage, Scores
 
 
@@ -98,7 +98,7 @@ def judge(
     if champion is not None:
         results.append(_is_no_worse(kind, champion))
     first = gates[0] if gates else Gate()
-    found = {name: _number_or_none(first, name, scores, coverage) for name in (kind, *baselines)}
+    found = {name: number_of(first, name, scores, coverage) for name in (kind, *baselines)}
     best = _best(first, scores, coverage, baselines)
     return GateReport(
         cluster=cluster,
@@ -138,9 +138,9 @@ def _has_enough_jobs(jobs: int, min_jobs: int) -> GateResult:
 def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> GateResult:
     """Check one configured gate: its bounds, and the best baseline on the same rows."""
     where = f"{gate.metric} on {gate.rows} jobs"
-    value = _number_or_none(gate, kind, scores, coverage)
+    value = number_of(gate, kind, scores, coverage)
     if value is None:
-        return GateResult(_name(gate), False, f"{where} has no value: the slice has no jobs")
+        return GateResult(_name(gate), False, f"{kind}: {where} has no value: {_why_none(gate, kind, scores)}")
     conditions: list[tuple[bool, str]] = []
     if gate.at_most is not None:
         conditions.append((value <= gate.at_most, f"at most {gate.at_most:.4g} asked for"))
@@ -156,33 +156,28 @@ def _beats_best_baseline(
     gate: Gate, value: float, scores: Scores, coverage: Coverage, baselines: Sequence[str]
 ) -> tuple[bool, str]:
     best = _best(gate, scores, coverage, baselines)
-    bound = None if best is None else _number_or_none(gate, best, scores, coverage)
+    bound = None if best is None else number_of(gate, best, scores, coverage)
     if bound is None:
         return True, "no baseline has a value"
-    wins = {"lower": value < bound, "higher": value > bound, "nearer_0.9": abs(value - 0.9) < abs(bound - 0.9)}[_better(gate)]
-    return wins, f"the best baseline ({best}) has {bound:.4g}"
+    return direction_of(gate.metric).is_better(value, bound), f"the best baseline ({best}) has {bound:.4g}"
 
 
 def _best(gate: Gate, scores: Scores, coverage: Coverage, baselines: Sequence[str]) -> str | None:
     """Return the best baseline by the gate's number, None where none has one or no way is better."""
-    found = {name: _number_or_none(gate, name, scores, coverage) for name in baselines}
-    badness = {
-        name: {"lower": value, "higher": -value, "nearer_0.9": abs(value - 0.9), "neither": 0.0}[_better(gate)]
-        for name, value in found.items()
-        if value is not None
-    }
-    return min(badness, key=lambda name: badness[name]) if badness and _better(gate) != "neither" else None
+    return direction_of(gate.metric).best({name: number_of(gate, name, scores, coverage) for name in baselines})
 
 
-def _better(gate: Gate) -> str:
-    return "higher" if gate.metric.startswith(COVERAGE_PREFIX) else BY_NAME[gate.metric].better
-
-
-def _number_or_none(gate: Gate, name: str, scores: Scores, coverage: Coverage) -> float | None:
-    """Return the number a gate is about, None where its rows have no jobs: a state or a group that no test job has tonight."""
+def number_of(gate: Gate, name: str, scores: Scores, coverage: Coverage) -> float | None:
+    """Return a predictor's number that a gate is about, None where it has none: no forecasts, or rows without jobs tonight."""
     if gate.metric.startswith(COVERAGE_PREFIX):
-        return coverage[name][gate.metric.removeprefix(COVERAGE_PREFIX)]
-    return scores[name][gate.rows][gate.metric] if gate.rows in scores[name] else None
+        return finite(coverage.get(name, {}).get(gate.metric.removeprefix(COVERAGE_PREFIX)))
+    return finite(scores.get(name, {}).get(gate.rows, {}).get(gate.metric))
+
+
+def _why_none(gate: Gate, kind: str, scores: Scores) -> str:
+    rows = scores.get(kind, {}).get(gate.rows)
+    has_jobs = rows is not None and any(value is not None for value in rows.values())
+    return "it cannot be computed on them" if has_jobs else "there are none among the test jobs"
 
 
 def _name(gate: Gate) -> str:
@@ -190,14 +185,15 @@ def _name(gate: Gate) -> str:
 
 
 def _is_no_worse(kind: str, champion: ChampionComparison) -> GateResult:
-    """No worse than the champion; where they cannot be compared, nothing speaks against the newcomer."""
-    if champion.reason is not None or champion.champion is None or champion.challenger is None:
-        return GateResult("champion", True, f"not compared with the champion: {champion.reason or 'no value'}")
-    better = BY_NAME[champion.metric].better
-    passed = champion.challenger <= champion.champion if better == "lower" else champion.challenger >= champion.champion
+    """No worse than the champion; where the champion has no number to be compared with, nothing speaks against the newcomer."""
+    served, new = finite(champion.champion), finite(champion.challenger)
+    if champion.reason is not None or served is None:
+        reason = champion.reason or f"the champion has no {champion.metric} on the {champion.jobs} jobs since its cut"
+        return GateResult("champion", True, f"not compared with the champion: {reason}")
+    said = "has no value" if new is None else f"is {new:.4g}"
     return GateResult(
         "champion",
-        passed,
-        f"{kind}: {champion.metric} is {champion.challenger:.4g} on {champion.jobs} jobs submitted after the champion's cut "
-        f"({champion.cut}), the champion has {champion.champion:.4g}",
+        not direction_of(champion.metric).is_better(served, new),
+        f"{kind}: {champion.metric} {said} on {champion.jobs} jobs submitted after the champion's cut "
+        f"({champion.cut}), the champion has {served:.4g}",
     )

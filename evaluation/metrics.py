@@ -1,15 +1,21 @@
-"""How right forecasts are: one signature for every number, `(actual_s, predicted_s) -> float`.
+"""How right forecasts are: one signature for every number, `(actual_s, predicted_s) -> float`, and which of two numbers is better.
 
 Both are seconds, actual above 0, same length. A metric of no jobs is NaN. Runtimes span seconds to weeks, so the ratios matter:
 MAPE and WAPE are kept because others print them, and are ruled by a few jobs that die at once or run for a month.
+
+A metric knows its direction; gates, champions, the best of several, pages and reports compare by it and by nothing else. What is no
+finite number (NaN, infinity) is no value: it is written as null, shown as a dash, and is worse than any value.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from runcast.data.cluster import COVERAGE_PREFIX
 
 Floats = NDArray[np.float64]
 
@@ -96,6 +102,41 @@ def _of(statistic: Callable[[Any], Any], values: NDArray[Any]) -> float:
     return float(statistic(values)) if len(values) else np.nan
 
 
+def finite(value: float | None) -> float | None:
+    """Return the value as a plain float, None where it is no finite number."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Which way a number is better; with `goal`, nearest to that value. Compares values, of which None and NaN are the worst."""
+
+    best_is: Literal["lowest", "highest", "nearest", "none"]
+    goal: float | None = None
+
+    def best(self, values: Mapping[str, float | None]) -> str | None:
+        """Return the name with the best value, the first where equal; None where no name has a value or no way is better."""
+        distances = {name: distance for name, value in values.items() if (distance := self._distance(value)) is not None}
+        return min(distances, key=lambda name: distances[name], default=None)
+
+    def is_better(self, value: float | None, other: float | None) -> bool:
+        """Say whether `value` is strictly better than `other`; never where no way is better."""
+        distance, of_other = self._distance(value), self._distance(other)
+        return distance is not None and (of_other is None or distance < of_other)
+
+    def _distance(self, value: float | None) -> float | None:
+        """Return how far from the best a value is: of two, the smaller is better. None where there is no value to compare."""
+        number = finite(value)
+        if number is None or self.best_is == "none":
+            return None
+        if self.goal is not None:
+            return abs(number - self.goal)
+        return number if self.best_is == "lowest" else -number
+
+
+LOWER, HIGHER, NEITHER = Direction("lowest"), Direction("highest"), Direction("none")
+
+
 @dataclass(frozen=True)
 class Metric:
     """A number of the report: what it is computed from, which way is better, and how it is printed."""
@@ -103,7 +144,7 @@ class Metric:
     name: str
     compute: Callable[[Floats, Floats], float]
     of: Literal["point_s", "p50_s", "p90_s"]
-    better: Literal["lower", "higher", "nearer_0.9", "neither"]
+    better: Direction
     label: str
     style: Literal["percent", "factor", "number"]
 
@@ -113,15 +154,20 @@ class Metric:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("mdape", mdape, "point_s", "lower", "MdAPE", "percent"),
-    Metric("within_25", within_25, "point_s", "higher", "within 25 %", "percent"),
-    Metric("error_factor", error_factor, "p50_s", "lower", "error factor", "factor"),
-    Metric("r2_log", r2_log, "p50_s", "higher", "R² of logs", "number"),
-    Metric("off_by_2x", off_by_2x, "p50_s", "lower", "off by > 2×", "percent"),
-    Metric("under_share", under_share, "p50_s", "neither", "under-predicted", "percent"),
-    Metric("p90_coverage", p90_coverage, "p90_s", "nearer_0.9", "p90 coverage", "percent"),
-    Metric("spearman", spearman, "p50_s", "higher", "rank correlation", "number"),
-    Metric("mape", mape, "point_s", "lower", "MAPE", "percent"),
-    Metric("wape", wape, "point_s", "lower", "WAPE", "percent"),
+    Metric("mdape", mdape, "point_s", LOWER, "MdAPE", "percent"),
+    Metric("within_25", within_25, "point_s", HIGHER, "within 25 %", "percent"),
+    Metric("error_factor", error_factor, "p50_s", LOWER, "error factor", "factor"),
+    Metric("r2_log", r2_log, "p50_s", HIGHER, "R² of logs", "number"),
+    Metric("off_by_2x", off_by_2x, "p50_s", LOWER, "off by > 2×", "percent"),
+    Metric("under_share", under_share, "p50_s", NEITHER, "under-predicted", "percent"),
+    Metric("p90_coverage", p90_coverage, "p90_s", Direction("nearest", 0.9), "p90 coverage", "percent"),
+    Metric("spearman", spearman, "p50_s", HIGHER, "rank correlation", "number"),
+    Metric("mape", mape, "point_s", LOWER, "MAPE", "percent"),
+    Metric("wape", wape, "point_s", LOWER, "WAPE", "percent"),
 )
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
+
+
+def direction_of(name: str) -> Direction:
+    """Return the direction of a metric, or of the coverage at a target (coverage_0.089): more is better."""
+    return HIGHER if name.startswith(COVERAGE_PREFIX) else BY_NAME[name].better

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from runcast.evaluation.captions import CAPTIONS, SHORT, alt_text
 from runcast.evaluation.figures import COLOURS
-from runcast.evaluation.metrics import BY_NAME, METRICS
-from runcast.evaluation.numbers import format_metric, format_number, percent
+from runcast.evaluation.metrics import BY_NAME, METRICS, finite
+from runcast.evaluation.numbers import finite_only, format_metric, format_number, percent
 from runcast.training.kinds import find_predictor
 
 _HEADLINE = ("mdape", "within_25", "error_factor")
@@ -72,36 +72,32 @@ def in_one_sentence(document: Mapping[str, Any]) -> str:
     if not models or not baselines:
         return document["notes"][0] if document["notes"] else "Only baselines were asked for."
 
-    def factor(name: str) -> float:
-        value = predictors[name]["all"]["error_factor"]
-        return float("inf") if value is None else float(value)
-
-    model, baseline = min(models, key=factor), min(baselines, key=factor)
-    mdape = predictors[model]["all"]["mdape"]
-    better = "less than" if factor(model) < factor(baseline) else "no better than"
+    factors = {name: finite(slices["all"]["error_factor"]) for name, slices in predictors.items()}
+    better = BY_NAME["error_factor"].better
+    model, baseline = (better.best({name: factors[name] for name in names}) for names in (models, baselines))
+    if model is None or baseline is None:
+        return f"No {'model' if model is None else 'baseline'} has an error factor on these jobs: nothing can be compared."
+    beside = "less than" if better.is_better(factors[model], factors[baseline]) else "no better than"
     return (
-        f"{model} is off by a factor of {factor(model):.2f} (geometric mean over all test jobs), {better} the best baseline, "
-        f"{baseline}, with {factor(baseline):.2f}. Half of its forecasts are within {percent(mdape)} of what the job then took."
+        f"{model} is off by a factor of {factors[model]:.2f} (geometric mean over all test jobs), {beside} the best baseline, "
+        f"{baseline}, with {factors[baseline]:.2f}. Half of its forecasts are within {percent(predictors[model]['all']['mdape'])} "
+        "of what the job then took."
     )
 
 
 def best_by_slice(document: Mapping[str, Any]) -> dict[str, str]:
     """Return for each slice the predictor with the smallest error factor."""
-    found: dict[str, str] = {}
-    for name in document["slices"]:
-        known = {
-            predictor: slices[name]["error_factor"]
-            for predictor, slices in document["predictors"].items()
-            if slices[name]["error_factor"] is not None
-        }
-        if known:
-            found[name] = min(known, key=lambda predictor: known[predictor])
-    return found
+    better = BY_NAME["error_factor"].better
+    best = {
+        name: better.best({predictor: slices[name]["error_factor"] for predictor, slices in document["predictors"].items()})
+        for name in document["slices"]
+    }
+    return {name: predictor for name, predictor in best.items() if predictor is not None}
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """Return the document as JSON text; equal documents give equal bytes, and no NaN gets in."""
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    """Return the document as JSON text; equal documents give equal bytes, and what is no finite number is null."""
+    return json.dumps(finite_only(document), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.evaluation.bootstrap import Interval, weekly_intervals
-from runcast.evaluation.metrics import METRICS, Floats, absolute_log_ratios, absolute_percentage_errors, hits_within_25
+from runcast.evaluation.metrics import METRICS, Floats, absolute_log_ratios, absolute_percentage_errors, finite, hits_within_25
 from runcast.evaluation.risk_coverage import coverage_at
 from runcast.evaluation.slices import Slice
 from runcast.training.forecast import Forecast
@@ -23,7 +23,7 @@ def score(actual_s: Floats, forecasts: Mapping[str, Forecast], slices: Sequence[
     return {
         name: {
             one.name: {
-                metric.name: _or_none(metric.compute(actual_s[one.rows], getattr(forecast, metric.of)[one.rows]))
+                metric.name: finite(metric.compute(actual_s[one.rows], getattr(forecast, metric.of)[one.rows]))
                 for metric in METRICS
             }
             for one in slices
@@ -35,9 +35,7 @@ def score(actual_s: Floats, forecasts: Mapping[str, Forecast], slices: Sequence[
 def coverages(actual_s: Floats, forecasts: Mapping[str, Forecast], targets: Sequence[float]) -> Coverage:
     """Return for each predictor the share of jobs, surest first, whose MdAPE is at or below each target."""
     return {
-        name: {
-            f"{target:g}": _or_none(coverage_at(target, actual_s, forecast.point_s, forecast.confidence)) for target in targets
-        }
+        name: {f"{target:g}": finite(coverage_at(target, actual_s, forecast.point_s, forecast.confidence)) for target in targets}
         for name, forecast in forecasts.items()
     }
 
@@ -69,7 +67,7 @@ class _PerJob:
 
 
 #: Metrics with intervals: what the verdict and the targets are about.
-_PER_JOB: dict[str, _PerJob] = {
+PER_JOB: dict[str, _PerJob] = {
     "mdape": _PerJob("point_s", absolute_percentage_errors, lambda errors: float(np.median(errors))),
     "within_25": _PerJob("point_s", hits_within_25, lambda hits: float(hits.mean())),
     "error_factor": _PerJob("p50_s", absolute_log_ratios, lambda logs: float(np.exp(logs.mean()))),
@@ -88,12 +86,12 @@ def intervals(
     """Return the intervals; `best_baseline` names for each metric the baseline that models are compared with."""
     alone = {
         (name, metric): _statistic(per_job, actual_s, forecast)
-        for metric, per_job in _PER_JOB.items()
+        for metric, per_job in PER_JOB.items()
         for name, forecast in forecasts.items()
     }
     against = {
         (name, metric): _difference(alone[name, metric], alone[best_baseline[metric], metric])
-        for metric in _PER_JOB
+        for metric in PER_JOB
         for name in models
     }
     drawn = weekly_intervals(
@@ -104,8 +102,8 @@ def intervals(
         draws,
     )
     return Intervals(
-        of={name: {metric: drawn[f"{name}|{metric}"] for metric in _PER_JOB} for name in forecasts},
-        against={name: {metric: drawn[f"{name}-{metric}"] for metric in _PER_JOB} for name in models},
+        of={name: {metric: drawn[f"{name}|{metric}"] for metric in PER_JOB} for name in forecasts},
+        against={name: {metric: drawn[f"{name}-{metric}"] for metric in PER_JOB} for name in models},
         best_baseline=dict(best_baseline),
         draws=draws,
         seed=seed,
@@ -119,20 +117,3 @@ def _statistic(per_job: _PerJob, actual_s: Floats, forecast: Forecast) -> Statis
 
 def _difference(one: Statistic, other: Statistic) -> Statistic:
     return lambda rows: one(rows) - other(rows)
-
-
-def best_of(scores: Scores, names: Sequence[str], metric: str, rows: str = "all") -> str:
-    """Return which of `names` is best by `metric` on the slice `rows`, the first where equal; None values lose."""
-    better = next(one.better for one in METRICS if one.name == metric)
-
-    def badness(name: str) -> float:
-        value = scores[name][rows][metric]
-        if value is None:
-            return np.inf
-        return {"lower": value, "higher": -value, "nearer_0.9": abs(value - 0.9), "neither": np.inf}[better]
-
-    return min(names, key=badness)
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

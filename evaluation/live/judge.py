@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.metrics import BY_NAME, finite
 
 #: What a day's record holds of each group of jobs.
 MEASURED: tuple[str, ...] = ("error_factor", "mdape", "within_25", "off_by_2x", "under_share", "p90_coverage")
@@ -60,6 +60,5 @@ def _numbers(rows: pd.DataFrame) -> dict[str, float | int | None]:
     actual_s = rows["runtime_s"].to_numpy(np.float64)
     found: dict[str, float | int | None] = {"jobs": len(rows)}
     for metric in (BY_NAME[name] for name in MEASURED):
-        value = metric.compute(actual_s, rows[metric.of].to_numpy(np.float64))
-        found[metric.name] = value if np.isfinite(value) else None
+        found[metric.name] = finite(metric.compute(actual_s, rows[metric.of].to_numpy(np.float64)))
     return found

@@ -1,7 +1,7 @@
 """The registry stage: a night's models become versions, passed ones are approved, and the best champion becomes the bundle.
 
-Which champion serves is decided by the night's report: of the kinds that have one, the kind with the best number of the cluster's
-first gate. Where no model has passed yet, the bundle holds the plain baseline. Clocks are arguments.
+Which champion serves is decided by the reports' numbers (evaluation/choice.py). Where no model has passed yet, the bundle holds the
+plain baseline. Clocks are arguments.
 """
 
 import contextlib
@@ -23,7 +23,6 @@ from runcast.evaluation.errors import ReportDamaged, ReportMissing
 from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.report_file import read_document
-from runcast.evaluation.scores import best_of
 from runcast.features.catalog import COLUMNS_READ
 from runcast.registry import models, moving
 from runcast.registry.card import model_card
@@ -33,6 +32,7 @@ from runcast.registry.moving import Move, bundles_of, in_turn, opened
 from runcast.registry.runs import Night, log_night
 from runcast.registry.runs import log_live as log_live_day
 from runcast.registry.runs import log_replay as log_replay_run
+from runcast.registry.serving import changes_later_bundle, choose_champion
 from runcast.registry.slug import metric_key, model_name
 from runcast.registry.store import Store, open_store
 from runcast.scheduler.bundle import Manifest, moment_of, read_manifest, resolve
@@ -190,15 +190,17 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
     store, before = opened(cluster, settings), served_now(cluster, settings)
     champions_to_be = _champions_at(store, cluster, settings, day, read_report(cluster, settings, day))
     night = day if before is None or moment_of(before.data_cut) <= _cut(cluster, day) else night_of(cluster, before)
+    choice, serving = choose_champion(champions_to_be, cluster, settings, night, before)
     bundle = None
-    if night == day or _is_another(cluster, settings, day, night, champions_to_be, before):
-        serving = _best(champions_to_be, cluster, read_report(cluster, settings, night))
+    if night == day or changes_later_bundle(day, choice, serving, before):
         bundle = _pack(store, cluster, settings, night, serving, now)
     _move(store, cluster, settings, champions_to_be, bundle, before, now)
     current = bundle or resolve(bundles_of(cluster, settings))
     manifest = read_manifest(current)
+    stays = f"{manifest.model_version} serves: the bundle of the later night {night} stays"
     return {
         "written": bundle is not None,
+        "choice": stays if bundle is None else choice.sentence,
         "bundle": str(current),
         "kind": manifest.kind,
         "model_version": manifest.model_version,
@@ -451,18 +453,6 @@ def _champions_at(
     return {kind: found[kind] for kind in MODELS if kind in found}
 
 
-def _best(champions: Mapping[str, ModelVersion], cluster: Cluster, document: Mapping[str, Any]) -> ModelVersion | None:
-    """Return the champion that serves: the best kind by the first gate's number tonight; None where no model has ever passed."""
-    judged = [kind for kind in champions if kind in document["predictors"]]
-    if not judged:
-        return next(iter(champions.values()), None)
-    gate = cluster.evaluation.gates[0] if cluster.evaluation.gates else None
-    metric, rows = (
-        (gate.metric, gate.rows) if gate and gate.metric in document["predictors"][judged[0]]["all"] else ("error_factor", "all")
-    )
-    return champions[best_of(document["predictors"], judged, metric, rows)]
-
-
 def _refuse_clock_behind(cluster: Cluster, day: dt.date, now: dt.datetime) -> None:
     """Raise ClockBehind where a true clock cannot say `now`: the bundle would be written as one that is no longer valid."""
     begins = dt.datetime.fromtimestamp(day_start_us(day, cluster.zone) / 1e6, dt.UTC)
@@ -557,21 +547,6 @@ def served_now(cluster: Cluster, settings: Settings) -> Manifest | None:
 def night_of(cluster: Cluster, manifest: Manifest) -> dt.date:
     """Return the night that a bundle knows the history of: the local day whose end is its cut."""
     return (moment_of(manifest.data_cut) - dt.timedelta(microseconds=1)).astimezone(cluster.zone).date()
-
-
-def _is_another(
-    cluster: Cluster,
-    settings: Settings,
-    day: dt.date,
-    latest: dt.date,
-    champions_to_be: Mapping[str, ModelVersion],
-    bundle: Manifest | None,
-) -> bool:
-    """Say whether the past night `day` made the champion that the latest night would serve, and its bundle holds another."""
-    if bundle is None or not (report_folder(cluster, settings, latest) / "report.json").exists():
-        return False
-    serving = _best(champions_to_be, cluster, read_report(cluster, settings, latest))
-    return serving is not None and serving.night == day.isoformat() and serving.label != bundle.registered
 
 
 def _served(cluster: Cluster, settings: Settings) -> Manifest:

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from runcast.data.lake import Lake
+from runcast.evaluation.metrics import BY_NAME, Direction
 from runcast.evaluation.report import write_atomically
 from runcast.evaluation.studies.figures import draw_calibrations, draw_p90_weeks, draw_risk_coverages
 from runcast.evaluation.studies.kept import Replays
@@ -166,7 +167,7 @@ def _aims_everywhere(documents: Sequence[Document]) -> list[str]:
         ours = scores[OURS]
         times, more = ours["mdape"] / best["mdape"], ours["within_25"] - best["within_25"]
         factor, covers = ours["error_factor"] / scores["gbdt"]["error_factor"], ours["p90_coverage"]
-        worse = [title for metric, title, sign in _DIFFERENCES if sign * (ours[metric] - best[metric]) < 0]
+        worse = [title for metric, title in _DIFFERENCES if BY_NAME[metric].better.is_better(best[metric], ours[metric])]
         cells = (
             _bold(f"{times:.2f}", times > _MDAPE_TIMES),
             _bold(f"{100 * more:+.1f}", more < _HITS_MORE),
@@ -178,7 +179,7 @@ def _aims_everywhere(documents: Sequence[Document]) -> list[str]:
     return lines
 
 
-_DIFFERENCES = (("mdape", "MdAPE", -1), ("within_25", "within 25 %", 1), ("error_factor", "error factor", -1))
+_DIFFERENCES = (("mdape", "MdAPE"), ("within_25", "within 25 %"), ("error_factor", "error factor"))
 
 
 def _differences(documents: Sequence[Document]) -> list[str]:
@@ -191,7 +192,7 @@ def _differences(documents: Sequence[Document]) -> list[str]:
         "none); **bold** where it holds only values that speak for "
         f"`{OURS}`, *italic* where only values against it. The last column is the error factor over plain boosted trees'.",
         "",
-        "| log | weeks | " + " | ".join(title for _, title, _ in _DIFFERENCES) + " | factor / gbdt |",
+        "| log | weeks | " + " | ".join(title for _, title in _DIFFERENCES) + " | factor / gbdt |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for document in documents:
@@ -199,24 +200,24 @@ def _differences(documents: Sequence[Document]) -> list[str]:
         if against is None:
             continue
         cells, weeks = [], 0
-        for metric, _, sign in _DIFFERENCES:
+        for metric, _ in _DIFFERENCES:
             baseline = document["intervals"]["best_baseline"][metric]
             ours, theirs = (document["predictors"][name]["all"][metric] for name in (OURS, baseline))
             ends, weeks = against[metric], against[metric]["weeks"]
-            cells.append(f"{_interval(ours - theirs, ends['low'], ends['high'], sign)} {baseline}")
+            cells.append(f"{_interval(ours - theirs, ends['low'], ends['high'], BY_NAME[metric].better)} {baseline}")
         factors = [document["predictors"].get(name, {}).get("all", {}).get("error_factor") for name in (OURS, "gbdt")]
         cells.append(f"{factors[0] / factors[1]:.2f}" if all(factors) else "–")
         lines.append(f"| {document['cluster']} | {weeks} | {' | '.join(cells)} |")
     return lines
 
 
-def _interval(value: float, low: float | None, high: float | None, sign: int) -> str:
+def _interval(value: float, low: float | None, high: float | None, better: Direction) -> str:
     if low is None or high is None:
         return f"{value:+.3f}"
     text = f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
-    if min(sign * low, sign * high) > 0:
+    if better.is_better(low, 0) and better.is_better(high, 0):
         return f"**{text}**"
-    return f"*{text}*" if max(sign * low, sign * high) < 0 else text
+    return f"*{text}*" if better.is_better(0, low) and better.is_better(0, high) else text
 
 
 def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -24,7 +24,7 @@ _READ: dict[str, dict[str, type]] = {
     "evaluate": {"all": dict},
     "register": {"versions": dict, "experiment_id": str},
     "promote": {"champions": dict},
-    "export": {"kind": str, "model_version": str, "bundle": str},
+    "export": {"kind": str, "model_version": str, "bundle": str, "choice": str},
     "drift": {"drifting": list},
 }
 _NEEDED: dict[str, set[str]] = {_FAILURE: {"stage", "kind", "error", "at"}, "export": {"kind"}}

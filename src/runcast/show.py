@@ -13,6 +13,7 @@ from rich.text import Text
 from runcast import night, records
 from runcast.data.settings import Settings
 from runcast.evaluation.errors import ReportDamaged, ReportMissing
+from runcast.evaluation.metrics import finite
 from runcast.evaluation.report_file import read_document
 from runcast.registry.slug import model_name
 from runcast.scheduler.bundle import read_manifest, resolve
@@ -32,12 +33,14 @@ def plain(text: str, keep: str = "") -> str:
 
 def percent(value: float | None) -> str:
     """Format a share; a dash where it is not known."""
-    return "–" if value is None or value != value else f"{100 * value:.1f} %"
+    number = finite(value)
+    return "–" if number is None else f"{100 * number:.1f} %"
 
 
 def factor(value: float | None) -> str:
     """Format an error factor; a dash where it is not known."""
-    return "–" if value is None or value != value else f"×{value:.2f}"
+    number = finite(value)
+    return "–" if number is None else f"×{number:.2f}"
 
 
 def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
@@ -202,7 +205,8 @@ def _as_it_serves(row: Record, serving: Record) -> dict[str, Any]:
     did_serve = row["label"] is not None and row["label"] == row["registered"]
     is_replaced = did_serve and serving["serves"] is not None and serving["registered"] != row["label"]
     replaced_by = (serving["registered"] or serving["serves"]) if is_replaced else None
-    return {**row, **serving, "champion": row["champion"] and not is_replaced, "replaced_by": replaced_by}
+    choice = row["choice"] if row["registered"] == serving["registered"] else None
+    return {**row, **serving, "champion": row["champion"] and not is_replaced, "replaced_by": replaced_by, "choice": choice}
 
 
 def latest_live(settings: Settings, name: str) -> Record | None:
@@ -313,6 +317,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "serves": stages.get("export", {}).get("model_version"),
                 "registered": stages.get("export", {}).get("registered"),
                 "bundle": stages.get("export", {}).get("bundle"),
+                "choice": stages.get("export", {}).get("choice"),
                 "failure": failure,
                 "drifting": stages.get("drift", {}).get("drifting", []),
                 "accepted": stages.get("quality", {}).get("accepted"),
@@ -335,7 +340,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
         if "serves" in row:
-            bundles[row["cluster"]] = f"{row['cluster']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'})"
+            bundles[row["cluster"]] = _serves_line(row)
         if row.get("failure"):
             failures[row["cluster"]] = f"{row['cluster']}, night of {row['day']}: {row['failure']}"
         if row["model"] is None:
@@ -369,6 +374,13 @@ def status_table(rows: Sequence[Record]) -> Group:
     changes = [line for lines in drifting.values() for line in lines]
     told = ("", legend, "", *failures.values(), *accepted.values(), *bundles.values(), *live.values(), *reasons, *changes)
     return Group(table, *[Text(line) for line in told])
+
+
+def _serves_line(row: Record) -> str:
+    """Say which bundle serves, and by which number it was chosen where it is the night's."""
+    chosen = str(row.get("choice") or "").partition(": ")[2]
+    why = f": {chosen}" if chosen else ""
+    return f"{row['cluster']}: {row['serves'] or 'nothing'} serves ({row['bundle'] or 'no bundle'}){why}"
 
 
 def _gate(row: Record, passed: bool) -> str:
@@ -418,7 +430,7 @@ _TOLD = {
     "evaluate": ("jobs", "report"),
     "register": ("versions",),
     "promote": ("champions",),
-    "export": ("model_version", "bundle"),
+    "export": ("choice", "model_version", "bundle"),
     "drift": ("judged", "drifting", "alarm", "webhook"),
 }
 

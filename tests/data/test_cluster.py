@@ -13,7 +13,7 @@ import yaml
 from runcast.data.cluster import Cluster, Gate, GateMetric, GateRows, find_cluster, read_cluster, read_clusters
 from runcast.data.errors import ClusterFileError
 from runcast.data.sources.registry import check_options
-from runcast.evaluation.metrics import METRICS
+from runcast.evaluation.metrics import METRICS, NEITHER
 
 GOOD = "source:\n  format: swf\n  paths: [log.swf]\ntime_zone: UTC\n"
 
@@ -173,7 +173,7 @@ def test_a_gate_that_can_judge_is_taken(tmp_path: Path, gate: str) -> None:
 
 def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
     assert list(get_args(GateMetric)) == [metric.name for metric in METRICS]
-    assert [metric.name for metric in METRICS if metric.better == "neither"] == ["under_share"]
+    assert [metric.name for metric in METRICS if metric.better is NEITHER] == ["under_share"]
 
 
 @pytest.mark.parametrize(

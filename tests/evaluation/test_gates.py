@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -93,7 +94,28 @@ CHAMPION = ChampionComparison("2024-02-20", 300, "error_factor", champion=2.2, c
         pytest.param(replace(CHAMPION, challenger=2.3), False, id="worse than the champion"),
         pytest.param(replace(CHAMPION, challenger=None, reason="40 jobs since, 100 asked for"), True, id="too little to compare"),
         pytest.param(ChampionComparison("d", 300, "within_25", 0.4, 0.3), False, id="higher is better: lower is worse"),
+        pytest.param(ChampionComparison("d", 300, "p90_coverage", 0.91, 0.99), False, id="nearest to 90 %: 99 is worse than 91"),
+        pytest.param(ChampionComparison("d", 300, "p90_coverage", 1.0, 0.9), True, id="nearest to 90 %: 90 is better than 100"),
+        pytest.param(ChampionComparison("d", 300, "error_factor", 2.2, float("nan")), False, id="no number is worse than any"),
+        pytest.param(ChampionComparison("d", 300, "spearman", None, 0.5), True, id="the champion has no number"),
     ],
 )
 def test_newcomer_against_the_champion(champion: ChampionComparison, passed: bool) -> None:
     assert verdict(Gate(), champion=champion).passed is passed
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")], ids=str)
+def test_a_number_that_is_none_passes_no_gate_and_breaks_no_verdict(value: float | None) -> None:
+    spoilt = scores(request=9.0, nearest_median=3.0, gbdt=2.0)
+    for name in ("nearest_median", "gbdt"):
+        spoilt[name]["all"]["error_factor"] = value
+    found = verdict(Gate(at_most=1e9, than_best_baseline=False), scores=spoilt)
+    assert found.reasons == ("gbdt: error_factor on all jobs has no value: it cannot be computed on them",)
+    assert (found.value, found.best_baseline, found.best_baseline_value) == (None, "request", 9.0)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_slice_without_jobs_is_said_to_have_none() -> None:
+    assert verdict(Gate(rows="group:gone")).reasons == (
+        "gbdt: error_factor on group:gone jobs has no value: there are none among the test jobs",
+    )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from runcast.evaluation.metrics import BY_NAME, METRICS, Floats
+from runcast.evaluation.metrics import BY_NAME, METRICS, Floats, direction_of
 
 ACTUAL_S = np.array([100.0, 100.0, 100.0, 100.0, 200.0])
 PREDICTED_S = np.array([100.0, 125.0, 75.0, 400.0, 50.0])
@@ -85,3 +85,34 @@ def test_error_factor_is_the_same_for_over_and_under(pairs: list[tuple[int, int]
     factor = BY_NAME["error_factor"].compute
     assert factor(actual_s, predicted_s) == pytest.approx(factor(predicted_s, actual_s))
     assert factor(actual_s, predicted_s) >= 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "other", "is_better", "is_worse"),
+    [
+        ("error_factor", 1.8, 1.9, True, False),
+        ("error_factor", 1.9, 1.9, False, False),
+        ("within_25", 0.5, 0.4, True, False),
+        ("coverage_0.089", 0.2, 0.3, False, True),
+        ("p90_coverage", 0.91, 0.99, True, False),
+        ("p90_coverage", 0.90, 1.00, True, False),
+        ("p90_coverage", 0.5, 0.88, False, True),
+        ("under_share", 0.1, 0.9, False, False),
+        ("error_factor", 9.0, float("nan"), True, False),
+        ("error_factor", float("inf"), 9.0, False, True),
+        ("spearman", None, -1.0, False, True),
+        ("mdape", None, float("nan"), False, False),
+    ],
+)
+def test_a_metric_says_which_of_two_numbers_is_better(
+    metric: str, value: float | None, other: float | None, is_better: bool, is_worse: bool
+) -> None:
+    better = direction_of(metric)
+    assert (better.is_better(value, other), better.is_better(other, value)) == (is_better, is_worse)
+
+
+def test_best_of_several_is_the_first_of_equals_and_never_one_without_a_value() -> None:
+    better = BY_NAME["error_factor"].better
+    assert better.best({"a": float("nan"), "b": 2.0, "c": 2.0, "d": None, "e": float("-inf")}) == "b"
+    assert better.best({"a": None, "b": float("inf")}) is None
+    assert better.best({}) is None

@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 
 from runcast.data.cluster import Cluster
 from runcast.evaluation import figures
+from runcast.evaluation.captions import CAPTIONS
 from runcast.evaluation.document import Judged, judge_replay, make_document, verdicts
 from runcast.evaluation.figures import draw_all
 from runcast.evaluation.importance import MEANINGS, families
 from runcast.evaluation.metrics import BY_NAME
-from runcast.evaluation.numbers import format_metric, percent
+from runcast.evaluation.numbers import format_metric, format_number, percent
 from runcast.evaluation.replay import replay, test_rows
 from runcast.evaluation.report import in_one_sentence, names_as_code, render_report, to_json, write_atomically
 from runcast.features.catalog import NAMES
@@ -24,6 +26,7 @@ from runcast.training.kinds import PREDICTORS
 
 test_rows.__test__ = False  # a function of the product, not a test
 
+NO_NUMBERS = (None, float("nan"), float("inf"), -float("inf"))
 CLUSTER = Cluster.model_validate(
     {
         "name": "made_up",
@@ -234,8 +237,20 @@ def test_shares_are_printed_for_people(value: float | None, text: str) -> None:
 def test_json_is_strict_and_stable(judged: Judged) -> None:
     text = to_json(document_of(judged))
     assert text == to_json(json.loads(text))
-    with pytest.raises(ValueError, match="JSON compliant"):
-        to_json({"value": float("nan")})
+
+
+def test_what_is_no_finite_number_is_null_in_json_and_a_dash_on_the_page(judged: Judged) -> None:
+    odd = {"a": float("nan"), "b": [float("inf"), (1, -float("inf"))], "c": {"d": np.float64("nan")}, "e": 0.5, "f": True}
+    assert json.loads(to_json(odd)) == {"a": None, "b": [None, [1, None]], "c": {"d": None}, "e": 0.5, "f": True}
+    metric = BY_NAME["error_factor"]
+    assert {*map(percent, NO_NUMBERS), *map(format_number, NO_NUMBERS), *(format_metric(one, metric) for one in NO_NUMBERS)} == {
+        "–"
+    }
+    spoilt = {**judged.scores, "gbdt": {rows: dict.fromkeys(one, np.nan) for rows, one in judged.scores["gbdt"].items()}}
+    document = document_of(replace(judged, scores=spoilt))
+    assert document["predictors"]["gbdt"]["all"]["mdape"] is None
+    assert not re.search(r"\bnan\b", render_report(document, dict.fromkeys(CAPTIONS, "")).split("</style>")[1])
+    assert "gbdt is off by" not in in_one_sentence(document)
 
 
 def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:

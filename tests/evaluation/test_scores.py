@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from runcast.evaluation.scores import best_of, coverages, intervals, score
+from runcast.evaluation.metrics import BY_NAME
+from runcast.evaluation.scores import coverages, intervals, score
 from runcast.evaluation.slices import Slice
 
 ACTUAL_S = np.array([100.0, 100.0, 100.0, 100.0])
@@ -27,10 +28,10 @@ def test_coverage_at_the_targets_of_table_2(make_forecast) -> None:
 
 @pytest.mark.parametrize(
     ("metric", "expected"),
-    [("error_factor", "near"), ("within_25", "near"), ("p90_coverage", "far")],
-    ids=["lower is better", "higher is better", "nearer to 0.9 is better"],
+    [("error_factor", "near"), ("within_25", "near"), ("p90_coverage", "far"), ("under_share", None)],
+    ids=["lower is better", "higher is better", "nearer to 0.9 is better", "neither is better"],
 )
-def test_best_knows_which_way_is_better(make_forecast, metric: str, expected: str) -> None:
+def test_best_knows_which_way_is_better(make_forecast, metric: str, expected: str | None) -> None:
     scores = score(
         ACTUAL_S,
         {
@@ -39,12 +40,20 @@ def test_best_knows_which_way_is_better(make_forecast, metric: str, expected: st
         },
         [ALL],
     )
-    assert best_of(scores, ["far", "near"], metric) == expected
+    assert BY_NAME[metric].better.best({name: one["all"][metric] for name, one in scores.items()}) == expected
 
 
-def test_equal_values_give_the_first_named(make_forecast) -> None:
-    scores = score(ACTUAL_S, {"a": make_forecast(ACTUAL_S), "b": make_forecast(ACTUAL_S)}, [ALL])
-    assert best_of(scores, ["b", "a"], "mdape") == "b"
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+def test_forecast_that_is_no_number_has_no_metric(make_forecast) -> None:
+    found = score(ACTUAL_S, {"a": make_forecast([np.nan, 1, np.inf, 1])}, [ALL])["a"]["all"]
+    assert {name for name, value in found.items() if value is None} == {
+        "mdape",
+        "error_factor",
+        "r2_log",
+        "spearman",
+        "mape",
+        "wape",
+    }
 
 
 def test_model_is_compared_with_the_best_baseline_in_the_same_weeks(make_forecast) -> None:

@@ -141,6 +141,31 @@ def test_a_night_in_the_past_leaves_the_serving_bundle(
     assert read_manifest(before).data_cut == "2026-03-31T22:00:00Z"
 
 
+def test_nights_out_of_order_end_with_the_best_champion_serving_also_where_the_latest_night_judged_nothing(
+    cluster: Cluster, made_up_jobs: pa.Table, empty_database: Path, tmp_path: Path
+) -> None:
+    """The night of the 31st finds three jobs; then the 30th is caught up, with all that its log holds."""
+    shutil.copy(empty_database, tmp_path)
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    first = run_night(cluster, settings, NIGHTS[-1], made_up_jobs.slice(0, 3))
+    assert registry.read_report(cluster, settings, NIGHTS[-1])["jobs"] <= 1
+    assert first["export"]["choice"] == "nearest_median serves: no model has passed its gates"
+    caught_up = run_night(cluster, settings, NIGHTS[0], made_up_jobs)
+    report = registry.read_report(cluster, settings, NIGHTS[0])
+    factors = {kind: report["predictors"][kind]["all"]["error_factor"] for kind in KINDS}
+    assert set(caught_up["promote"]["champions"]) == set(KINDS)
+    best = min(factors, key=lambda kind: factors[kind])
+    assert best != KINDS[0], "the first of them would serve without any rule"
+    manifest = read_manifest(resolve(settings.bundles / "demo"))
+    assert (manifest.kind, manifest.data_cut) == (best, "2026-03-31T22:00:00Z")
+    assert caught_up["export"]["choice"] == (
+        f"{best} serves: lowest error factor of two champions, ×{factors[best]:.2f}; night of 2026-03-30, the latest that compares them"
+    )
+    assert registry.export(cluster, settings, NIGHTS[-1], NOW + dt.timedelta(days=2))["kind"] == best, (
+        "whichever night exports last"
+    )
+
+
 def test_same_night_again_changes_nothing(nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings) -> None:
     assert registry.register(cluster, home, NIGHTS[-1], NOW)["versions"] == nights[-1]["register"]["versions"]
     assert registry.promote(cluster, home, NIGHTS[-1])["champions"] == nights[-1]["promote"]["champions"]
