@@ -13,6 +13,7 @@ from runcast.data.errors import RuncastError
 Job = Mapping[str, Any]
 Forecast = dict[str, Any]
 
+REFUSED = (400, 413, 422)  # what was sent is at fault; every other status says nothing of it
 LARGEST_ANSWER_BYTES = 64 << 20  # of a batch; one forecast takes about 200 bytes
 JOBS_AT_ONCE = 500  # in one request; the service bounds a body's size
 
@@ -123,7 +124,7 @@ def _read_answer(status: int, body: bytes) -> Any:
         return answer
     problem = answer.get("error") if isinstance(answer, dict) else None
     text = problem.get("message") if isinstance(problem, dict) else problem
-    kind = RefusedError if 400 <= status < 500 else ServiceError
+    kind = RefusedError if status in REFUSED else ServiceError
     raise kind("status", f"{status}: {str(text)[:200]}")
 
 

@@ -1,28 +1,31 @@
 """Slurm's accounting as `sacct` tells it: records, what has happened to each job since, and lines of the nightly log.
 
 Oddities of sacct, and what is made of them:
-- Job names and folders may hold any character. The fields are asked for with a control character between them and an id as the
-  last one, so that a record is whole when all its fields are there and the last is a number.
+- Job names and folders may hold any character but NUL, control characters and line ends included. The fields are separated by a
+  text that is drawn anew for each call, which no name can hold, and between two records stand only ids, which are Slurm's own.
 - The tasks of an array that still wait share one record, `12_[4-9%2]`; each becomes a job of its own.
 - A job that was requeued gets a new submission time: it stays the job of its first submission.
 - A job cancelled while it waited has a start equal to its end and "None assigned" as its nodes: it never started.
 """
 
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from runcast.data.slurm_words import NO_NODES_WORDS, NO_VALUE_WORDS
+from runcast.data.sources.durations import time_limit_of_minutes
+from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID
 from runcast.data.states import OPEN_STATES, WAITING_STATES, canonical_state
+from runcast.scheduler.jobs import LATEST_S, LONGEST_TEXT
 from runcast.scheduler.slurm.resources import requested
 
 Phase = Literal["submitted", "started", "ended"]
 Record = dict[str, str]
 Event = dict[str, Any]
 
-DELIMITER = "\x1f"
 FIELDS = (
     "JobID", "User", "Group", "Account", "Partition", "QOS", "Submit", "Start", "End", "ElapsedRaw", "State", "ReqTRES",
     "TimelimitRaw", "NodeList", "WorkDir", "JobName", "JobIDRaw",
@@ -31,49 +34,65 @@ FIELDS = (
 LOG_FIELDS = (*(name for name in FIELDS if name not in ("WorkDir", "JobName")), "WorkDir", "JobName")
 
 TASKS_AT_MOST = 10_000  # of one array record that are told one by one
-_ARRAY_REST = re.compile(r"(\d+)_\[([^\]]*)\]")
-_ARRAY_TASK = re.compile(r"(\d+)_(\d+)")
-_TASK_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_JOB_ID = re.compile(JOB_ID, re.ASCII)
+_ARRAY_REST = re.compile(ARRAY_REST, re.ASCII)
+_ARRAY_TASK = re.compile(ARRAY_TASK, re.ASCII)
+_TASK_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_EPOCH_S = re.compile(r"\d{1,12}", re.ASCII)
 
 
-def sacct_command(start_s: float, end_s: float) -> list[str]:
+def new_delimiter() -> str:
+    """Return a text of 96 random bits: no job can be named after it before sacct prints it."""
+    return secrets.token_urlsafe(12)
+
+
+def sacct_command(start_s: float, end_s: float, delimiter: str) -> list[str]:
     """Return the sacct call for all jobs, of all users, that waited, ran or ended between two epoch seconds."""
     return [
-        "sacct", "--allusers", "--allocations", "--parsable2", "--noheader", f"--delimiter={DELIMITER}",
+        "sacct", "--allusers", "--allocations", "--parsable2", "--noheader", f"--delimiter={delimiter}",
         f"--format={','.join(FIELDS)}", f"--starttime={_utc(start_s)}", f"--endtime={_utc(end_s)}",
     ]  # fmt: skip
 
 
-def read_records(text: str) -> tuple[list[Record], int]:
-    """Cut sacct's output into records by field name; the second value counts lines that belong to none.
+def read_records(text: str, delimiter: str) -> tuple[list[Record], list[str]]:
+    """Cut sacct's output into records by field name; also say of each piece that is none, or cannot be a job's, why.
 
-    >>> fields = ["7", "ada", *[""] * 13, "two\\nlines", "7"]
-    >>> [record["JobName"] for record in read_records(DELIMITER.join(fields) + "\\n")[0]]
+    >>> fields = ["7", "ada", *[""] * 4, "1796009438", *[""] * 8, "two\\nlines", "7"]
+    >>> [record["JobName"] for record in read_records("^".join(fields) + "\\n", "^")[0]]
     ['two\\nlines']
     """
+    width = len(FIELDS) - 1
+    parts = text.split(delimiter)
+    whole = (len(parts) - 1) // width  # the last field of a record and the first of the next stand in one part, on two lines
     records: list[Record] = []
-    lost, waiting = 0, ""
-    for line in text.split("\n"):
-        waiting = f"{waiting}\n{line}" if waiting else line
-        parts = waiting.split(DELIMITER)
-        if len(parts) == len(FIELDS) and parts[-1].isdigit():
-            before, _, parts[0] = parts[0].rpartition("\n")  # an id holds no line end: what stands before it is of no record
-            lost += before.count("\n") + 1 if before else 0
-            records.append(dict(zip(FIELDS, parts, strict=True)))
-            waiting = ""
-        elif len(parts) >= len(FIELDS):
-            lost += waiting.count("\n") + 1
-            waiting = ""
-    rest = waiting.strip("\n")
-    return records, lost + (rest.count("\n") + 1 if rest else 0)
+    refused = ["a record was cut short"] if (len(parts) - 1) % width else []
+    for at in range(whole + 1):
+        lines = parts[at * width].split("\n")
+        between = lines[1 if at else 0 : -1 if at * width < len(parts) - 1 else None]
+        refused += [f"not of a record: {line[:80]!r}" for line in between if line]
+    for at in range(0, whole * width, width):
+        values = parts[at : at + width + 1]
+        values[0], values[-1] = values[0].rpartition("\n")[2], values[-1].partition("\n")[0]
+        record = dict(zip(FIELDS, values, strict=True))
+        if why := _why_no_job(record):
+            refused.append(f"job {values[0][:40]!r}: {why}")
+        else:
+            records.append(record)
+    return records, refused
+
+
+def epoch_s(text: str) -> int | None:
+    """Return the seconds since 1970 that a field holds: ASCII digits, before 2100; None for every other text and for 0."""
+    seconds = int(text) if _EPOCH_S.fullmatch(text) else 0
+    return seconds if 0 < seconds < LATEST_S else None
 
 
 def phase_of(record: Record) -> Phase:
     """Return how far the job has come."""
     state = canonical_state(record["State"])
-    if state not in OPEN_STATES and _seconds(record["End"]) is not None:
+    if state not in OPEN_STATES and epoch_s(record["End"]) is not None:
         return "ended"
-    return "submitted" if state in WAITING_STATES or _seconds(record["Start"]) is None else "started"
+    return "submitted" if state in WAITING_STATES or epoch_s(record["Start"]) is None else "started"
 
 
 @dataclass(frozen=True)
@@ -142,7 +161,7 @@ def _tasks(record: Record) -> Iterator[Record]:
         yield record
         return
     left = TASKS_AT_MOST
-    for part in rest[2].partition("%")[0].split(","):
+    for part in rest["tasks"].partition("%")[0].split(","):
         match = _TASK_RANGE.fullmatch(part.strip())
         if match is None:
             return  # a set that is cut ("..."): its other tasks are told when each has a record of its own
@@ -151,18 +170,18 @@ def _tasks(record: Record) -> Iterator[Record]:
             if not left:
                 return
             left -= 1
-            yield {**record, "JobID": f"{rest[1]}_{task}"}
+            yield {**record, "JobID": f"{rest['array']}_{task}"}
 
 
 def _of_job(record: Record, told: Told | None, limits: Mapping[str, float], gpus_tracked: bool) -> Iterator[News]:
-    submit_s = _seconds(record["Submit"])
+    submit_s = epoch_s(record["Submit"])
     if submit_s is None:
         return
     if told is not None and (told.submit_s == submit_s or told.phase != "ended"):
         submit_s = min(told.submit_s, submit_s)  # known, or queued again: the job of its first submission
     else:
         told = None
-    start_s, end_s = _seconds(record["Start"]), _seconds(record["End"])
+    start_s, end_s = epoch_s(record["Start"]), epoch_s(record["End"])
     phase = phase_of(record)
     if phase == "submitted" or (phase == "ended" and _never_started(record)):
         start_s = None
@@ -178,14 +197,8 @@ def _of_job(record: Record, told: Told | None, limits: Mapping[str, float], gpus
 
 def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracked: bool) -> dict[str, Any]:
     task = _ARRAY_TASK.fullmatch(record["JobID"])
-    limit = record["TimelimitRaw"]
-    limit_s = (
-        float(limit) * 60
-        if limit.isdigit()
-        else limits.get(record["Partition"].partition(",")[0])
-        if limit == "Partition_Limit"
-        else None
-    )
+    limit = time_limit_of_minutes(record["TimelimitRaw"])
+    limit_s = limits.get(record["Partition"].partition(",")[0]) if record["TimelimitRaw"] == "Partition_Limit" else limit.seconds
     texts = {
         "user": "User", "group": "Group", "account": "Account", "queue": "Partition", "qos": "QOS", "job_name": "JobName",
         "work_dir": "WorkDir",
@@ -193,11 +206,11 @@ def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracke
     return {
         "job_id": record["JobID"],
         "submit_time": submit_s,
-        **({"array_id": task[1], "array_task": int(task[2])} if task else {}),
+        **({"array_id": task["array"], "array_task": int(task["task"])} if task else {}),
         **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in NO_VALUE_WORDS},
         **requested(record["ReqTRES"], gpus_tracked),
         **({"time_limit_s": limit_s} if limit_s else {}),
-        **({"time_limit_kind": "unlimited"} if limit == "UNLIMITED" else {}),
+        **({"time_limit_kind": "unlimited"} if limit.kind == "unlimited" else {}),
     }
 
 
@@ -207,14 +220,24 @@ def _first(name: str, value: str) -> str:
 
 
 def _never_started(record: Record) -> bool:
-    start_s, end_s = _seconds(record["Start"]), _seconds(record["End"])
+    start_s, end_s = epoch_s(record["Start"]), epoch_s(record["End"])
     if start_s is None or end_s is None:
         return True
     return record["NodeList"] in NO_NODES_WORDS and end_s <= start_s and record["ElapsedRaw"] in ("0", "")
 
 
-def _seconds(text: str) -> int | None:
-    return int(text) if text.isdigit() and int(text) > 0 else None
+def _why_no_job(record: Record) -> str | None:
+    """Return why a record cannot be that of a job, or None."""
+    if _JOB_ID.fullmatch(record["JobID"]) is None:
+        return "JobID is no job's id"
+    if longest := next((name for name, value in record.items() if len(value) > LONGEST_TEXT), None):
+        return f"{longest} is longer than {LONGEST_TEXT} characters"
+    if epoch_s(record["Submit"]) is None:
+        return f"Submit is {record['Submit'][:40]!r}, no seconds since 1970"
+    for name in ("Start", "End"):
+        if record[name] not in NO_VALUE_WORDS | {"0"} and epoch_s(record[name]) is None:
+            return f"{name} is {record[name][:40]!r}, neither seconds since 1970 nor a word for none"
+    return None
 
 
 def _duration_s(text: str) -> float | None:

@@ -26,8 +26,10 @@ from runcast.scheduler.slurm.accounting import (
     News,
     Record,
     Told,
+    epoch_s,
     limits_of_partitions,
     log_line,
+    new_delimiter,
     news_of,
     phase_of,
     read_records,
@@ -41,6 +43,7 @@ OVERLAP_S = 3_600  # accounting arrives late where slurmdbd was away: each pass 
 SACCT_TIMEOUT_S = 120.0
 SHORTEST_PAUSE_S = 1.0  # between two passes: each asks accounting
 MOST_DAYS_BACK = 3_650
+MOST_LINES = 10  # of the log, about what was refused in one pass: a user can have any number of odd jobs
 
 _log = logging.getLogger("runcast.slurm.feeder")
 Run = Callable[[Sequence[str]], str]
@@ -53,7 +56,7 @@ class EventsReport:
     records: int
     told: int
     refused: int
-    unreadable_lines: int
+    unreadable: int
 
 
 def tell_events(
@@ -67,10 +70,10 @@ def tell_events(
     content = memory.load()
     told = {job_id: Told(**entry) for job_id, entry in content.get("told", {}).items()}
     since_s = float(content.get("read_until_s", now_s - first_pass_s)) - OVERLAP_S
-    records, unreadable = read_records(run_command(sacct_command(since_s, now_s)))
+    records, unreadable = _records(run_command, since_s, now_s)
     limits = limits_of_partitions(run_command(["scontrol", "show", "partition", "--oneliner"]))
     news = news_of(records, told, limits, gpus_tracked)
-    refused = 0
+    refused: list[str] = []
     for first in range(0, len(news), JOBS_AT_ONCE):
         some = news[first : first + JOBS_AT_ONCE]
         refused += _tell(client, some)
@@ -78,7 +81,9 @@ def tell_events(
         memory.save(_content(content.get("read_until_s"), told))
     kept = {job_id: entry for job_id, entry in told.items() if entry.end_s is None or entry.end_s >= now_s - 2 * OVERLAP_S}
     memory.save(_content(now_s, _without_vanished(kept, records, now_s)))
-    return EventsReport(len(records), len(news) - refused, refused, unreadable)
+    _warn("not read from sacct", unreadable)
+    _warn("refused by the service", refused)
+    return EventsReport(len(records), len(news) - len(refused), len(refused), len(unreadable))
 
 
 def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[str, int]:
@@ -93,14 +98,14 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
             f"{folder}: cannot be the log's folder ({error.strerror}). Name one that may be written."
         ) from error
     first_s = (int(now_s) // DAY_S - days + 1) * DAY_S
-    records, unreadable = read_records(run_command(sacct_command(first_s, now_s)))
-    if unreadable:
-        _log.warning("%d lines of sacct could not be read", unreadable)
+    records, unreadable = _records(run_command, first_s, now_s)
+    _warn("not read from sacct", unreadable)
     files: dict[str, list[Record]] = {"sacct-open.txt": []}
     for record in records:
-        if phase_of(record) != "ended":
+        end_s = epoch_s(record["End"])
+        if end_s is None or phase_of(record) != "ended":
             files["sacct-open.txt"].append(record)
-        elif (end_s := int(record["End"])) >= first_s:
+        elif end_s >= first_s:
             files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).append(record)
     written = {}
     # Ended jobs first: one that is for a moment in both files is read as ended.
@@ -114,17 +119,29 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
     return written
 
 
-def _tell(client: Client, some: Sequence[News]) -> int:
-    """Tell a batch; return how many of it the service refuses for what is in them."""
+def _records(run_command: Run, start_s: float, end_s: float) -> tuple[list[Record], list[str]]:
+    """Ask sacct for the records between two moments; also say of each piece of its output that is none why."""
+    delimiter = new_delimiter()
+    return read_records(run_command(sacct_command(start_s, end_s, delimiter)), delimiter)
+
+
+def _warn(what: str, texts: Sequence[str]) -> None:
+    for text in texts[:MOST_LINES]:
+        _log.warning("%s: %s", what, text)
+    if len(texts) > MOST_LINES:
+        _log.warning("%s: %d more", what, len(texts) - MOST_LINES)
+
+
+def _tell(client: Client, some: Sequence[News]) -> list[str]:
+    """Tell a batch; return what the service refuses of it, and why."""
     try:
         client.tell([one.event for one in some])
     except RefusedError as refusal:
         if len(some) == 1:
-            _log.warning("job %s: %s event refused: %s", some[0].job_id, some[0].event["event"], refusal)
-            return 1
+            return [f"job {some[0].job_id}, {some[0].event['event']}: {refusal}"]
         half = len(some) // 2
         return _tell(client, some[:half]) + _tell(client, some[half:])
-    return 0
+    return []
 
 
 def _content(read_until_s: float | None, told: dict[str, Told]) -> dict[str, Any]:
@@ -141,7 +158,7 @@ def _without_vanished(told: dict[str, Told], records: Iterable[Record], now_s: f
 
 
 def _log_text(records: Iterable[Record]) -> str:
-    lines = sorted((int(record["Submit"] or 0) if record["Submit"].isdigit() else 0, log_line(record)) for record in records)
+    lines = sorted((epoch_s(record["Submit"]) or 0, log_line(record)) for record in records)
     return "\n".join(["|".join(LOG_FIELDS), *(line for _, line in lines), ""])
 
 
@@ -204,7 +221,13 @@ def _keep_telling(arguments: argparse.Namespace, memory: Memory, client: Client,
     while True:
         try:
             report = tell_events(memory, client, run_command, time.time(), arguments.first_pass, arguments.gpus_tracked)
-            _log.info("%d records, %d events told, %d refused", report.records, report.told, report.refused)
+            _log.info(
+                "%d records, %d not read; %d events told, %d refused",
+                report.records,
+                report.unreadable,
+                report.told,
+                report.refused,
+            )
         except RuncastError as error:
             if arguments.every is None:
                 raise

@@ -44,6 +44,7 @@ class Answering:
         self.events: list[Any] = []
         self.forecasts: dict[str, dict[str, Any]] = {}
         self.refused_names: set[str] = set()  # of jobs that are refused as the service refuses a wrong field
+        self.event_status = 200
         self.forget_s = 3.0  # how long a hang lasts
 
     def forecast(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         many = body if isinstance(body, list) else [body]
         if any(one.get("job_name") in answering.refused_names for one in many):
             return self._send(422, {"error": {"message": "job_name: is refused", "field": "job_name"}})
+        if self.path == "/v1/events" and answering.event_status != 200:
+            return self._send(answering.event_status, {"error": {"message": "not now"}})
         if self.path == "/v1/events":
             answering.events += many
             return self._send(200, {"kept": len(many)})

@@ -70,6 +70,7 @@ class OneNode:
             input=stdin,
             capture_output=True,
             text=True,
+            errors="replace",  # names of jobs may hold any bytes
             env=dict(self.environment),
             cwd="/tmp",
             timeout=60,

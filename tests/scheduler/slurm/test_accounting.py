@@ -4,16 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runcast.data.cluster import Cluster, Source
 from runcast.data.sources import slurm_sacct
 from runcast.data.states import OTHER, STATES
 from runcast.scheduler.slurm.accounting import (
-    DELIMITER,
     FIELDS,
     LOG_FIELDS,
     Told,
+    epoch_s,
     log_line,
+    new_delimiter,
     news_of,
     phase_of,
     read_records,
@@ -60,8 +63,11 @@ CANCELLED_BEFORE = {
 }
 
 
-def text_of(*records: dict[str, str]) -> str:
-    return "".join(DELIMITER.join(record[name] for name in FIELDS) + "\n" for record in records)
+DELIMITER = "*drawn*"
+
+
+def text_of(*records: dict[str, str], delimiter: str = DELIMITER) -> str:
+    return "".join(delimiter.join(record[name] for name in FIELDS) + "\n" for record in records)
 
 
 def news(*records: dict[str, str], told: dict[str, Told] | None = None) -> list[tuple[int, str, str]]:
@@ -70,19 +76,93 @@ def news(*records: dict[str, str], told: dict[str, Told] | None = None) -> list[
     return [(one.at_s, one.job_id, one.event["event"]) for one in found]
 
 
-@pytest.mark.parametrize("name", ["plain", "a|b", "two\nlines", "\n", "17\n18", "tab\t", "è"])
-def test_records_are_cut_rightly_whatever_the_name_holds(name: str) -> None:
-    records = [{**ENDED, "JobName": name}, {**ENDED, "JobID": "18", "JobIDRaw": "18"}]
-    assert read_records(text_of(*records)) == (records, 0)
+#: A whole record of another user's job, as text between separators that a name may hold.
+FORGED = ["99", "mail", *(ENDED[name] for name in FIELDS[2:-1]), "99"]
+HOSTILE_NAMES = {
+    "bar": "a|b",
+    "lines": "two\nlines",
+    "line_end_only": "\n",
+    "ids_on_lines": "17\n18",
+    "separator_of_control": "\x1f".join(["x\n99", *FORGED]),
+    "separator_and_line": "x\x1f17\n" + "\x1f".join(FORGED) + "\n18\x1fx",
+    "bars_and_line": "x|17\n" + "|".join(FORGED) + "\n18|x",
+    "superscript": "x\x1f\u00b2",
+    "quotes": "say `hi`, it's",
+    "utf8": "na\u00efve \u8bad\u7ec3",
+    "odd_line_ends": "a\rb\x0bc\x85d\u2028e",
+    "not_utf8": "bad\udcff",
+}
 
 
-def test_lines_that_are_no_record_are_counted() -> None:
-    broken = text_of(ENDED).replace(DELIMITER, "|")
-    assert read_records(text_of(ENDED) + broken) == ([ENDED], 1)
-    too_many = text_of({**ENDED, "JobName": f"a{DELIMITER}b"})
-    assert read_records(too_many + text_of(ENDED)) == ([ENDED], 1)
-    assert read_records("sacct: warning\n" + text_of(ENDED)) == ([ENDED], 1)
-    assert read_records("") == ([], 0)
+@pytest.mark.parametrize("name", HOSTILE_NAMES.values(), ids=HOSTILE_NAMES)
+@pytest.mark.parametrize("field", ["JobName", "WorkDir"])
+def test_no_name_forges_a_record_or_hides_one(field: str, name: str) -> None:
+    records = [{**ENDED, field: name}, {**ENDED, "JobID": "18", "JobIDRaw": "18"}]
+    assert read_records(text_of(*records), DELIMITER) == (records, [])
+
+
+def test_each_call_draws_its_delimiter() -> None:
+    drawn = {new_delimiter() for _ in range(100)}
+    assert len(drawn) == 100
+    assert {len(one) for one in drawn} == {16}  # 96 bits
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("End", "\u00b2", "End is '\u00b2', neither seconds"),
+        ("Start", "\u0661\u0667\u0669", "Start is '\u0661\u0667\u0669', neither seconds"),
+        ("Submit", "Unknown", "Submit is 'Unknown', no seconds"),
+        ("Submit", "9" * 5000, "Submit is longer than 4096 characters"),
+        ("End", "8640000000000", "End is '8640000000000', neither seconds"),  # the year 275760
+        ("End", "-5", "End is '-5', neither seconds"),
+        ("JobID", "1\u00b2", "JobID is no job's id"),
+        ("JobID", "", "JobID is no job's id"),
+        ("JobName", "x" * 5000, "JobName is longer than 4096 characters"),
+    ],
+)
+def test_a_record_that_cannot_be_a_jobs_is_named_and_the_others_are_read(field: str, value: str, why: str) -> None:
+    others = [{**ENDED, "JobID": number, "JobIDRaw": number} for number in ("16", "18")]
+    records, refused = read_records(text_of(others[0], {**ENDED, field: value}, others[1]), DELIMITER)
+    assert records == others
+    assert [why in reason for reason in refused] == [True]
+
+
+@given(values=st.lists(st.text(), min_size=len(FIELDS), max_size=len(FIELDS)))
+def test_whatever_a_record_holds_nothing_raises_and_the_next_is_read(values: list[str]) -> None:
+    record = dict(zip(FIELDS, (value.replace(DELIMITER, "") for value in values), strict=True))
+    records, _ = read_records(
+        text_of({**record, "JobIDRaw": "1"}, ENDED, {**ENDED, **record, "JobID": "9", "Submit": "5"}), DELIMITER
+    )
+    assert ENDED in records
+    for one in records:
+        news_of([one], {}, {}, gpus_tracked=True)
+        assert log_line(one).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1796009442", 1796009442),
+        ("0", None),
+        ("", None),
+        ("\u00b2", None),
+        ("\u0661", None),
+        ("4102444800", None),
+        ("1e3", None),
+    ],
+)
+def test_a_time_is_ascii_digits_before_2100(text: str, seconds: int | None) -> None:
+    assert epoch_s(text) == seconds
+
+
+def test_what_is_of_no_record_is_named() -> None:
+    assert read_records("sacct: warning\n" + text_of(ENDED), DELIMITER) == ([ENDED], ["not of a record: 'sacct: warning'"])
+    cut = text_of(ENDED) + text_of(ENDED)[:-20]
+    assert read_records(cut, DELIMITER) == ([ENDED], ["a record was cut short"])
+    between = text_of(ENDED) + "noise\n" + text_of(ENDED) + "more\n"
+    assert read_records(between, DELIMITER) == ([ENDED] * 2, ["not of a record: 'noise'", "not of a record: 'more'"])
+    assert read_records("", DELIMITER) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +289,7 @@ def test_a_line_of_the_log_keeps_its_columns() -> None:
 
 
 def test_sacct_is_asked_in_utc() -> None:
-    command = sacct_command(1796009438, 1796009442.7)
+    command = sacct_command(1796009438, 1796009442.7, DELIMITER)
     assert command[-2:] == ["--starttime=2026-11-30T03:30:38", "--endtime=2026-11-30T03:30:42"]
 
 

@@ -134,11 +134,12 @@ def nightly(world: World) -> None:
     times, id_at = {FIELDS.index(name) for name in ("Submit", "Start", "End")}, FIELDS.index("JobIDRaw")
 
     def day_by_day(command: Sequence[str]) -> str:
-        lines = [line.split("\x1f") for line in world.commands(command).splitlines()]
+        delimiter = next(word.removeprefix("--delimiter=") for word in command if word.startswith("--delimiter="))
+        lines = [line.split(delimiter) for line in world.commands(command).splitlines()]
         for line in lines:
             earlier_s = (RUNS - rounds[line[id_at]]) * DAY_S
             line[:] = [str(int(value) - earlier_s) if at in times and value.isdigit() else value for at, value in enumerate(line)]
-        return "".join("\x1f".join(line) + "\n" for line in lines)
+        return "".join(delimiter.join(line) + "\n" for line in lines)
 
     now = time.time()
     write_log(world.home / "log", day_by_day, now, days=RUNS + 2)

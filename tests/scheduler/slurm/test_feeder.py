@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from answering import answering
-from test_accounting import ENDED, RUNNING, WAITING, text_of
+from test_accounting import ENDED, HOSTILE_NAMES, RUNNING, WAITING, text_of
 
 from runcast.scheduler.client import Client, ServiceError
 from runcast.scheduler.slurm.accounting import LOG_FIELDS
@@ -26,7 +26,7 @@ class Accounting:
         if command[0] == "scontrol":
             return "PartitionName=gpu DefaultTime=NONE MaxTime=7-00:00:00 State=UP\n"
         self.asked.append(next(word for word in command if word.startswith("--starttime=")))
-        return text_of(*self.records)
+        return text_of(*self.records, delimiter=next(word[12:] for word in command if word.startswith("--delimiter=")))
 
 
 def test_a_job_is_told_as_it_goes_and_never_twice(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_nothing_is_lost_while_the_service_is_away(tmp_path: Path) -> None:
             tell_events(memory, client, accounting, NOW_S, 86400.0, gpus_tracked=True)
         with answering(tmp_path / "s") as service:
             report = tell_events(memory, client, accounting, NOW_S + 900_000, 86400.0, gpus_tracked=True)
-            assert report == EventsReport(records=1, told=3, refused=0, unreadable_lines=0)
+            assert report == EventsReport(records=1, told=3, refused=0, unreadable=0)
             assert len(service.events) == 3
 
 
@@ -61,6 +61,34 @@ def test_an_event_that_is_refused_does_not_hold_up_the_others(tmp_path: Path) ->
         assert (report.told, report.refused) == (3, 3)
         again = tell_events(memory, Client(tmp_path / "s", 5.0), Accounting(ENDED, bad), NOW_S, 86400.0, gpus_tracked=True)
         assert (again.told, again.refused) == (0, 0)
+
+
+def test_a_hostile_record_forges_nothing_and_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    forging = [{**ENDED, "JobID": str(100 + at), "JobName": name} for at, name in enumerate(HOSTILE_NAMES.values())]
+    broken = [{**ENDED, "JobID": str(200 + at), "End": "\u00b2"} for at in range(30)]
+    accounting = Accounting(*broken[:15], *forging, *broken[15:], ENDED)
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        report = tell_events(memory, Client(tmp_path / "s", 5.0), accounting, NOW_S, 86400.0, gpus_tracked=True)
+        assert {event["job_id"] for event in service.events} == {"17", *(record["JobID"] for record in forging)}
+        assert {event["user"] for event in service.events} == {"games"}
+    assert (report.told, report.refused, report.unreadable) == (3 * (len(forging) + 1), 0, len(broken))
+    assert "20 more" in caplog.text  # a user with many such jobs does not fill the log
+    written = write_log(tmp_path, accounting, NOW_S, days=1)
+    assert written == {"sacct-2026-11-30.txt": len(forging) + 1, "sacct-open.txt": 0}
+    lines = (tmp_path / "sacct-2026-11-30.txt").read_text().split("\n")
+    assert {line.split("|")[1] for line in lines[1:-1]} == {"games"}
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
+def test_what_says_nothing_of_the_events_loses_none(tmp_path: Path, status: int) -> None:
+    accounting = Accounting(ENDED)
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        client = Client(tmp_path / "s", 5.0)
+        service.event_status = status
+        with pytest.raises(ServiceError, match=str(status)):
+            tell_events(memory, client, accounting, NOW_S, 86400.0, gpus_tracked=True)
+        service.event_status = 200
+        assert tell_events(memory, client, accounting, NOW_S, 86400.0, gpus_tracked=True).told == 3
 
 
 def test_the_memory_does_not_grow_with_jobs_that_have_ended(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from answering import answering
 from one_node import OneNode
+from test_accounting import HOSTILE_NAMES
 
 from runcast.scheduler.client import Client
 from runcast.scheduler.slurm.accounting import news_of, read_records, sacct_command
@@ -123,8 +124,8 @@ def test_the_feeder_tells_the_life_of_jobs_and_writes_the_same_jobs_into_the_log
     files = sorted((tmp_path / "log").glob("sacct-*.txt"))
     cluster = Cluster(name="onenode", source=Source(format="slurm_sacct", paths=("log/*",)), time_zone="UTC", gpus_tracked=True)
     rows = {row["job_id"]: row for path in files for batch in slurm_sacct.read(path, cluster) for row in batch.jobs.to_pylist()}
-    records, unreadable = read_records(commands(sacct_command(start_s - 1, time.time() + 1)))
-    assert unreadable == 0
+    records, unreadable = read_records(commands(sacct_command(start_s - 1, time.time() + 1, "<>")), "<>")
+    assert unreadable == []
     told = [news.event for news in news_of(records, {}, {}, gpus_tracked=True) if news.event["event"] == "ended"]
     names = (
         "user",
@@ -147,6 +148,29 @@ def test_the_feeder_tells_the_life_of_jobs_and_writes_the_same_jobs_into_the_log
         assert event["submit_time"] == row["submit_time"].timestamp()
         assert event["end_time"] == row["end_time"].timestamp()
         assert event["state"].split()[0] == row["state"]
+
+
+def test_the_feeder_reads_jobs_of_hostile_names_as_what_they_are(node: OneNode, commands: Run, tmp_path: Path) -> None:
+    start_s = time.time()
+    hostile = [name for name in HOSTILE_NAMES.values() if len(name.encode("utf-8", "surrogateescape")) < 1024]
+    blocker = node.submit("--exclusive", user="news", script="sleep 60")  # they wait: sacct names a job once it could start
+    numbers = {str(node.submit(f"--job-name={name}", user="games", script="true")) for name in [*hostile, "plain"]}
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        client = Client(tmp_path / "s", 5.0)
+        while numbers - {event["job_id"] for event in service.events}:
+            assert time.time() < start_s + 60
+            time.sleep(0.5)
+            report = tell_events(memory, client, commands, time.time() + 1, 60.0, gpus_tracked=True)
+            assert (report.refused, report.unreadable) == (0, 0)
+        new = [event for event in service.events if event["submit_time"] >= int(start_s)]
+    assert len(hostile) >= 10
+    expected = {(str(blocker), "news"), *((number, "games") for number in numbers)}
+    assert {(event["job_id"], event["user"]) for event in new} == expected
+    assert "99" not in {event["job_id"] for event in service.events}
+    write_log(tmp_path / "log", commands, time.time() + 1, days=1)
+    lines = (tmp_path / "log" / "sacct-open.txt").read_text().split("\n")
+    assert numbers <= {line.split("|")[0] for path in (tmp_path / "log").iterdir() for line in path.read_text().split("\n")}
+    assert {line.split("|")[1] for line in lines[1:-1]} <= {"games", "news"}
 
 
 def test_both_run_from_the_command_line(node: OneNode, commands: Run, tmp_path: Path) -> None:
