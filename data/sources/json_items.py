@@ -43,6 +43,15 @@ def array_items(path: Path, key: str, beside: dict[str, Any]) -> Iterator[Any]:
             raise SourceError(f"{path}: no array {key!r} in this JSON file; it has ", has)
 
 
+def top_items(path: Path) -> Iterator[Any]:
+    """Yield the elements of the array that the file is, or of each of several in a row; raises SourceError as `array_items` does."""
+    with open_log(path) as file:
+        text = _Text(file, path)
+        while not text.is_at_end():
+            text.expect("[")
+            yield from _elements(text)
+
+
 def _elements(text: "_Text") -> Iterator[Any]:
     if text.accepts("]"):
         return

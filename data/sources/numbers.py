@@ -19,8 +19,12 @@ class Numbers(NamedTuple):
     known: np.ndarray
     unreadable: np.ndarray
 
-    def scaled(self, factor: float) -> "Numbers":
-        return self._replace(values=self.values * factor)
+    def scaled(self, factor: float | np.ndarray) -> "Numbers":
+        """Multiply by finite factors; what is beyond any float then is unreadable."""
+        with np.errstate(over="ignore"):
+            values = self.values * factor
+        finite = np.isfinite(values)
+        return Numbers(np.where(finite, values, 0.0), self.known & finite, self.unreadable | (self.known & ~finite))
 
     def only(self, mask: np.ndarray) -> "Numbers":
         """Forget the values outside `mask`."""

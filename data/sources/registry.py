@@ -139,12 +139,15 @@ def _since(batch: Batch, since: datetime | None) -> Batch:
 
 def _explain(cluster: Cluster, model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:
     line = _line_of(cluster.path, ("source", "options", *loc))
-    where = f"{cluster.path}:{line}: source.options.{'.'.join(map(str, loc))}"
+    path = [
+        str(step) for step, before in zip(loc, (None, *loc), strict=False) if step != before
+    ]  # pydantic names a choice by its key
+    where = f"{cluster.path}:{line}: source.options.{'.'.join(path)}"
     if kind == "extra_forbidden" and len(loc) == 1:
         known = sorted(model.model_fields)
         near = difflib.get_close_matches(str(loc[0]), known, n=1)
         return f"{where}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known) or 'none'}")
-    return f"{where}: {message}"
+    return f"{where}: {message.removeprefix('Value error, ')}"
 
 
 def _line_of(path: Path, loc: tuple[int | str, ...]) -> int:

@@ -83,6 +83,22 @@ def epoch_times(seconds: pa.Array | pa.ChunkedArray, *, zero_is_missing: bool = 
     return replace(_typed(utc), missing=missing, unreadable=~missing & ~readable)
 
 
+def written_times(text: pa.Array, form: str, time_zone: str) -> Times:
+    """Read text by a form of strptime's directives; with %z its offsets count, else it is local to `time_zone`."""
+    tidy = pc.utf8_trim_whitespace(text)
+    tidy = pc.if_else(pc.is_in(pc.utf8_lower(tidy), value_set=pa.array(MISSING_WORDS)), pa.scalar(None, pa.string()), tidy)
+    is_aware = "%z" in form
+    try:
+        moments = pd.to_datetime(pd.Series(tidy.to_pandas(), dtype="object"), format=form, errors="coerce", utc=is_aware)
+    except ValueError as error:  # offsets that no clock has
+        raise SourceError(f"times cannot be read by the form {form!r} ({error})") from error
+    naive = pa.array((moments.dt.tz_localize(None) if is_aware else moments).to_numpy(), from_pandas=True).cast(_NAIVE_US)
+    times = _typed(naive.cast(pa.timestamp("us")).cast(UTC_US)) if is_aware else localise(naive, time_zone)
+    missing = _mask(pc.is_null(tidy))
+    unreadable = ~missing & ~times.nonexistent & _mask(pc.is_null(times.utc))
+    return _without_1970(replace(times, missing=missing, unreadable=unreadable))
+
+
 def localise(naive: pa.Array, time_zone: str) -> Times:
     """Read naive timestamps as the local clock of `time_zone`: first instant of a repeated hour, none of a skipped one."""
     if time_zone == "UTC":

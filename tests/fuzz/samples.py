@@ -297,6 +297,15 @@ def _naive(job: Job) -> str:
     return ";".join((text(job.submit_s), text(job.start_s), text(job.end_s), job.user, job.name.replace(";", ","), str(job.cpus)))
 
 
+def _written(job: Job) -> str:
+    """As a site's own script writes it: days first, clocks for lengths of time."""
+    waited, ran, hours = clock_text(job.start_s - job.submit_s), clock_text(job.end_s - job.start_s), job.limit_s // 3600
+    limit = f"{hours}:{job.limit_s % 3600 // 60:02}" if hours else "UNLIMITED"
+    submitted = text(job.submit_s, "%d.%m.%Y %H:%M:%S+0000")
+    fields = (f"job {job.number}", job.user, f"{submitted} L", waited, "" if is_open(job) else ran, limit, f"{job.cpus}G")
+    return ";".join((*fields, str(job.number % 3), job.state))
+
+
 def _philly(job: Job) -> dict[str, Any]:
     form = "%Y-%m-%d %H:%M:%S"
     attempt = {
@@ -470,6 +479,43 @@ LAYOUTS: tuple[Layout, ...] = (
             "delimiter": ";",
             "comment": "#",
         },
+    ),
+    Layout(
+        "table_written",
+        "table",
+        _written,
+        _unquoted,
+        "id;who;sub;wait;run;limit;mem;again;state\n",
+        {
+            "delimiter": ";",
+            "columns": {
+                "job_id": {"column": "id", "pattern": r"^job (?P<value>\d+)$"},
+                "user": {"column": "who", "null_words": ["?"], "values": {"u1": "root"}},
+                "submit_time": {
+                    "column": "sub",
+                    "pattern": r"^(?P<value>.+?)(?: [LE])?$",
+                    "time": {"format": "%d.%m.%Y %H:%M:%S%z"},
+                },
+                "queue_s": {"column": "wait", "unit": "hh:mm:ss"},
+                "runtime_s": {"column": "run", "unit": "hh:mm:ss"},
+                "time_limit_s": {"column": "limit", "unit": "hh:mm"},
+                "mem_mib": {"column": "mem", "pattern": "(?P<value>.*)G", "unit": "gib"},
+                "restarts": "again",
+                "state": "state",
+            },
+        },
+    ),
+    Layout(
+        "table_items",
+        "table",
+        lambda j: {**_table(j), "how": {"state": j.state, "where": [j.gpus]}},
+        options={
+            "columns": {**_COLUMNS, "state": "how.state", "node_count": "how.where.0"},
+            "time": "epoch_s",
+            "records": "jobs",
+        },
+        file="log.json",
+        document=lambda records: '{"jobs": [' + ",\n".join(records) + "]}",
     ),
 )
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
