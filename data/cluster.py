@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from runcast.data.columns import COLUMNS
-from runcast.data.errors import ClusterFileError
+from runcast.data.errors import ClusterFileError, UnknownCluster
 from runcast.data.pseudonyms import DEFAULT_COLUMNS, NameColumn
 from runcast.data.states import STATES
 
@@ -402,7 +402,7 @@ def find_cluster(folder: Path, name: str) -> Cluster:
         if name in broken:
             raise broken[name]
         near = difflib.get_close_matches(name, [*clusters, *broken], n=1)
-        raise ClusterFileError(
+        raise UnknownCluster(
             f"no cluster {name!r} in {folder}"
             + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
         )

@@ -1,16 +1,58 @@
 """Named errors of the data stage: each says where, what was expected, what was found and what to do."""
 
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """Exit codes of every command, by kind of outcome; docs/exit-codes.md says what each means and what to do."""
+
+    DONE = 0
+    FAULT = 1
+    USAGE = 2
+    REFUSED = 3
+    STOPPED = 4
+    NOTHING_YET = 5
+    DAMAGED = 6
+    BUSY = 7
+    DISK = 8
+    UNAVAILABLE = 9
+    NOT_INSTALLED = 10
+    INTERRUPTED = 130  # what a shell reports of a process that SIGINT ended
+
 
 class RuncastError(Exception):
-    """Base of every error that Runcast raises on purpose; the command line prints it without a traceback."""
+    """Base of every error that Runcast raises on purpose; the command line prints it without a traceback.
+
+    `exit_code` is the command's; `stops` names the checks that stopped a night, where that is what happened.
+    """
+
+    exit_code: ClassVar[Exit] = Exit.REFUSED
+    stops: tuple[str, ...] = ()
+
+
+class UsageError(RuncastError):
+    """The command line itself is wrong: an option, a value or a command that does not exist."""
+
+    exit_code = Exit.USAGE
+
+
+class NotInstalled(RuncastError):
+    """This host lacks packages that the command needs."""
+
+    exit_code = Exit.NOT_INSTALLED
 
 
 class MayPass(RuncastError):
     """What may pass by itself: a lock that somebody holds, a full disk, a store that does not answer. A night tries again."""
 
+    exit_code = Exit.BUSY
+
 
 class NoSuchNight(RuncastError):
     """A night was asked for of a day that is none, or that has not begun."""
+
+    exit_code = Exit.USAGE
 
 
 class ClusterFileError(RuncastError):
@@ -64,30 +106,54 @@ class TooManyRejects(RuncastError):
 class LakeError(RuncastError):
     """The lake is locked, damaged or not in the declared schema."""
 
+    exit_code = Exit.DAMAGED
+
 
 class LakeBehind(LakeError):
     """The lake does not reach the end of the day that was asked for."""
 
+    exit_code = Exit.NOTHING_YET
+
 
 class LakeBusy(LakeError, MayPass):
     """Another process writes the cluster, or the disk refuses: nothing was written; try again later."""
+
+    exit_code = Exit.BUSY
 
 
 class StageBusy(MayPass):
     """Another process runs the same stage of the same cluster; nothing was begun."""
 
 
+class UnknownCluster(ClusterFileError):
+    """No cluster file has the name that the command line gives."""
+
+    exit_code = Exit.USAGE
+
+
 class HomeRefuses(MayPass):
     """The disk below RUNCAST_HOME is full, read-only, failing, or its rights are others; what was there is untouched."""
+
+    exit_code = Exit.DISK
 
 
 class NoFolder(RuncastError):
     """RUNCAST_HOME, or a folder on the way to it or below it, is a file or cannot be read, or is not there; nothing was written."""
 
+    exit_code = Exit.DISK
+
 
 class QualityStop(RuncastError):
-    """A stop check failed: nothing is trained and the champion stays."""
+    """A stop check failed: nothing is trained and the champion stays. `stops` names the checks."""
+
+    exit_code = Exit.STOPPED
+
+    def __init__(self, message: str, stops: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.stops = stops
 
 
 class NothingToAccept(RuncastError):
     """A day was to be trained on although its checks stopped it, but none did, or no reason was given."""
+
+    exit_code = Exit.USAGE

@@ -85,8 +85,8 @@ class QualityReport:
 
     def require_passed(self, accepted: Collection[str] = ()) -> None:
         """Raise QualityStop with the explanation, unless no check stops the night but those that were accepted."""
-        if not set(self.stopped_by) <= set(accepted):
-            raise QualityStop(self.explain())
+        if stops := tuple(name for name in self.stopped_by if name not in accepted):
+            raise QualityStop(self.explain(), stops)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values, below 10 kB: the first findings of each kind, with how many there are."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import Exit, RuncastError
 
 Job = Mapping[str, Any]
 Forecast = dict[str, Any]
@@ -21,6 +21,8 @@ JOBS_AT_ONCE = 500  # in one request; the service bounds a body's size
 class ServiceError(RuncastError):
     """The service gave no usable answer; `reason` is one of refused, timeout, rubbish, status."""
 
+    exit_code = Exit.UNAVAILABLE
+
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
@@ -28,6 +30,8 @@ class ServiceError(RuncastError):
 
 class RefusedError(ServiceError):
     """The service understood the request and refused it: a field of it is wrong."""
+
+    exit_code = Exit.REFUSED
 
 
 class Client:

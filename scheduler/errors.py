@@ -1,6 +1,6 @@
 """Named errors beside the scheduler: each says what was expected, what was found and what to do."""
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import Exit, RuncastError
 
 
 class BundleError(RuncastError):
@@ -10,9 +10,13 @@ class BundleError(RuncastError):
 class BundleMissing(BundleError):
     """There is no bundle where one was named."""
 
+    exit_code = Exit.NOTHING_YET
+
 
 class BundleDamaged(BundleError):
     """A file of the bundle is missing, altered, cut off, or not listed in its manifest."""
+
+    exit_code = Exit.DAMAGED
 
 
 class BundleTooNew(BundleError):
@@ -26,13 +30,19 @@ class BundleMismatch(BundleError):
 class BundleExpired(BundleError):
     """The bundle is past its valid_until: nights have not run, and stale forecasts are not served."""
 
+    exit_code = Exit.NOTHING_YET
+
 
 class ParityError(RuncastError):
     """A bundle does not give the training side's numbers; it was not made current."""
 
+    exit_code = Exit.DAMAGED
+
 
 class JournalError(RuncastError):
     """Events could not be kept on disk; they were not acknowledged."""
+
+    exit_code = Exit.DISK
 
 
 class ServeError(RuncastError):

@@ -1,9 +1,22 @@
 """Numbers of the command lines beside the scheduler: one without sense is refused at the start, in words, not in the first pass."""
 
 import argparse
+import sys
 from collections.abc import Callable
+from typing import NoReturn
+
+from runcast.data.errors import UsageError
+from runcast.outcome import report
 
 SHORTEST_S, LONGEST_S = 0.001, 31 * 86_400.0
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with exit code 2 and the reason, like its base; with `--json` the reason is on standard output too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(report(UsageError(message)), f"{self.prog}: error: {message}\n")
 
 
 def seconds(low: float = SHORTEST_S, high: float = LONGEST_S) -> Callable[[str], float]:

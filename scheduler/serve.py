@@ -20,10 +20,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runcast.data.errors import RuncastError
 from runcast.data.pseudonyms import read_key
+from runcast.outcome import report
 from runcast.scheduler.bundle import MANIFEST
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
-from runcast.scheduler.options import seconds, whole
+from runcast.scheduler.options import Parser, seconds, whole
 from runcast.scheduler.served import DAYS_KEPT, ServedLog
 from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
@@ -49,13 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
-        return 1
+        return report(error)
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the options of the command line."""
-    found = argparse.ArgumentParser(prog="runcast serve", description="Answer a scheduler's questions from a bundle.")
+    found = Parser(prog="runcast serve", description="Answer a scheduler's questions from a bundle.")
     found.add_argument(
         "--bundle", type=Path, required=True, help="the cluster's bundles (the folder with `current`), or one bundle"
     )

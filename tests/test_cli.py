@@ -122,7 +122,7 @@ def test_a_job_that_cannot_be_read_gets_an_error_line_and_the_others_their_answe
         '{"submit_time": 1, "cpu_count": NaN}\n',
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert [line.get("line") for line in lines] == [None, 3, 4, 5], "lines of the input, blank ones counted"
     assert ["error" in line for line in lines] == [False, True, True, True]
     assert "cpu_count" in lines[1]["error"]
@@ -152,7 +152,7 @@ def mdape(table, predictor):
 
 
 def test_status_shows_the_latest_night(run, night):
-    rows = json.loads(run("status", "--json").stdout)
+    rows = json.loads(run("status", "--json").stdout)["nights"]
     assert [(row["cluster"], row["day"], row["model"]) for row in rows] == [("small", "2026-01-11", kind) for kind in MODEL_KINDS]
     assert "small" in run("status").stdout
 
@@ -163,7 +163,7 @@ def test_status_names_the_bundle_that_serves_now(run, home, night):
     shutil.copytree(bundles / before, other)
     try:
         make_current(bundles, other.name)  # what a rollback does
-        assert {row["bundle"] for row in json.loads(run("status", "--json").stdout)} == {str(other)}
+        assert {row["bundle"] for row in json.loads(run("status", "--json").stdout)["nights"]} == {str(other)}
     finally:
         make_current(bundles, before.name)
         shutil.rmtree(other)
@@ -196,7 +196,7 @@ def test_status_says_what_failed(run, home, night):
     )
     try:
         assert "failed at export: disk full" in run("status").stdout
-        assert {row["failure"] for row in json.loads(run("status", "--json").stdout)} == {"failed at export: disk full"}
+        assert {row["failure"] for row in json.loads(run("status", "--json").stdout)["nights"]} == {"failed at export: disk full"}
     finally:
         failure.unlink()
 
@@ -212,26 +212,26 @@ def test_the_report_stands_where_the_night_says(home, night):
 
 
 def test_clusters_list_names_every_file_and_what_is_wrong(run):
-    rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)["clusters"]}
     assert rows["small"]["problem"] is None
     assert rows["barren"]["problem"] == "it holds no runtime"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code", "message"),
     [
-        (["nightly", "--cluster", "smal"], "did you mean 'small'"),
-        (["nightly", "--cluster", "barren"], "it holds no runtime"),
-        (["replay", "--cluster", "small", "--every", "hourly"], "hourly"),
-        (["predict", "--bundle", "nowhere"], "nowhere"),
+        (["nightly", "--cluster", "smal"], 2, "did you mean 'small'"),
+        (["nightly", "--cluster", "barren"], 3, "it holds no runtime"),
+        (["replay", "--cluster", "small", "--every", "hourly"], 2, "hourly"),
+        (["predict", "--bundle", "nowhere"], 5, "nowhere"),
     ],
 )
-def test_errors_are_one_message_and_exit_code_1(run, words, message, monkeypatch, capsys):
+def test_errors_are_one_message_and_an_exit_code_by_kind(run, words, code, message, monkeypatch, capsys):
     run("--help")  # sets the environment
     monkeypatch.setattr("sys.argv", ["runcast", *words])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
+    assert ended.value.code == code
     said = capsys.readouterr().err
     assert message in said
     assert "Traceback" not in said
@@ -276,7 +276,9 @@ def test_a_log_whose_files_are_all_empty_is_a_problem(run, home):
     file.write_text(CLUSTER % (home / "empty.swf"))
     try:
         done = run("clusters", "check", "hollow", "--json")
-        assert (done.exit_code, json.loads(done.stdout)[0]["problem"]) == (1, "every file that source.paths names is empty")
+        answer = json.loads(done.stdout)
+        assert (done.exit_code, answer["exit_code"], answer["error"]) == (3, 3, "not ready: hollow")
+        assert answer["clusters"][0]["problem"] == "every file that source.paths names is empty"
     finally:
         file.unlink()
 
@@ -284,7 +286,7 @@ def test_a_log_whose_files_are_all_empty_is_a_problem(run, home):
 def test_status_of_a_home_without_a_night_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNCAST_HOME", str(tmp_path))
     assert "No night has been run below" in run("status").stdout
-    assert json.loads(run("status", "--json").stdout) == []
+    assert json.loads(run("status", "--json").stdout)["nights"] == []
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_a_day_written_without_dashes_is_the_same_night(run, home, night):
 def test_a_line_nested_too_deep_gets_an_error_line_and_the_next_its_answer(run, home, night):
     bundle = str(home / "var" / "bundles" / "small" / "current")
     done = run("predict", "--bundle", bundle, given="[" * 100_000 + '\n{"submit_time": "2026-01-12T10:00:00Z"}\n')
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert ["error" in json.loads(line) for line in done.stdout.splitlines()] == [True, False]
 
 
@@ -335,7 +337,7 @@ def test_a_broken_cluster_file_stops_its_own_cluster_only(run, home, night, cont
         assert run("ingest", "--cluster", "small", "--all").exit_code == 0
         assert run("status").exit_code == 0
         assert run("clusters", "check", "small").exit_code == 0
-        rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)}
+        rows = {row["name"]: row for row in json.loads(run("clusters", "list", "--json").stdout)["clusters"]}
         assert "broken.yaml" in rows["broken"]["problem"]
         with pytest.raises(ClusterFileError, match=r"broken\.yaml"):
             run("ingest", "--cluster", "broken", "--all")

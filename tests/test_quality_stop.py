@@ -161,8 +161,14 @@ def test_a_bad_day_stops_and_nothing_else_moves(
 ) -> None:
     write_log(folder / "log.swf", {11: 7})
     code = refused(*night(BAD))
-    said, settings = capsys.readouterr().err, read_settings()
-    assert code == 2
+    printed, settings = capsys.readouterr(), read_settings()
+    said, failure = printed.err, json.loads(printed.out)
+    assert (code, failure["exit_code"], failure["kind"], failure["stops"]) == (
+        4,
+        4,
+        "QualityStop",
+        ["known_queues", "queue_renamed"],
+    )
     assert f"hpc, {BAD}: nothing is trained, the champion stays." in said
     assert "known_queues: expected queues that were seen in the days before; found 1" in said
     assert f"runcast nightly --cluster hpc --date {BAD} --accept-quality REASON" in said
@@ -177,7 +183,7 @@ def test_page_and_status_say_so(good: dict[str, Any]) -> None:
     page = (read_settings().reports / "index.html").read_text()
     assert "What served before goes on serving" in page
     assert "known_queues: expected queues that were seen in the days before; found 1" in page
-    [row] = json.loads(run("status", "--json").stdout)
+    [row] = json.loads(run("status", "--json").stdout)["nights"]
     assert (row["day"], row["model"]) == (BAD, None)
     assert row["failure"].startswith("failed at quality: ")
     assert "known_queues" in run("status").stdout
@@ -190,7 +196,7 @@ def test_an_acceptance_needs_a_day_that_was_stopped_a_name_for_it_and_a_reason(
         (GOOD, "it is new", f"hpc, {GOOD}: no check has stopped this night"),
         (BAD, " \n", f"hpc, {BAD}: a reason is needed"),
     ):
-        assert refused(*night(day, "--accept-quality", reason)) == 1
+        assert refused(*night(day, "--accept-quality", reason)) == 2
         assert message in capsys.readouterr().err
     done = CliRunner().invoke(app, ["nightly", "--cluster", "hpc", "--accept-quality", "it is new"])
     assert (done.exit_code, read_failure(read_settings(), "hpc", BAD) is not None) == (2, True)
@@ -222,7 +228,7 @@ def test_put_right_it_is_the_night_that_was_never_bad(
 def test_an_accepted_day_is_trained_on_and_everyone_can_see_why(folder: Path, good: dict[str, Any]) -> None:
     write_log(folder / "log.swf", {11: 7})
     run("ingest", "--cluster", "hpc", "--date", BAD)
-    assert refused("quality", "--cluster", "hpc", "--date", BAD) == 2
+    assert refused("quality", "--cluster", "hpc", "--date", BAD) == 4
     records = json.loads(run(*night(BAD, "--accept-quality", "queue 7 <new> as announced")).stdout)
     accepted = records["quality"]["accepted"]
     assert (accepted["day"], accepted["reason"]) == (BAD, "queue 7 <new> as announced")
@@ -243,5 +249,5 @@ def test_what_was_not_accepted_stops_as_before(folder: Path, good: dict[str, Any
         day = [line.partition(" ") for line in log.readlines()[-96:]]
         log.writelines(f"{int(number) + 5000} {rest}" for number, _, rest in day)
     run("ingest", "--cluster", "hpc", "--date", BAD)
-    assert refused("quality", "--cluster", "hpc", "--date", BAD) == 2
+    assert refused("quality", "--cluster", "hpc", "--date", BAD) == 4
     assert "doubled_jobs" in capsys.readouterr().err

@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from runcast.data.errors import RuncastError
+from runcast.outcome import report
 from runcast.scheduler.client import Client, Forecast
-from runcast.scheduler.options import seconds, whole
+from runcast.scheduler.errors import ServeError
+from runcast.scheduler.options import Parser, seconds, whole
 
 PREFIX = "runcast.io"
 LARGEST_REVIEW_BYTES = 8 << 20  # etcd's objects end at 1.5 MiB; a review holds the object once on CREATE
@@ -261,9 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="runcast kubernetes-webhook", description="Annotates new pods and jobs with a forecast."
-    )
+    parser = Parser(prog="runcast kubernetes-webhook", description="Annotates new pods and jobs with a forecast.")
     parser.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
     parser.add_argument("--address", default="127.0.0.1", help="to listen on; another than loopback needs --cert (%(default)s)")
     parser.add_argument("--port", type=whole(0, 65_535), default=8443, help="(%(default)s)")
@@ -287,8 +287,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         server = Webhook((arguments.address, arguments.port), client.predict, tls, time.time)
     except OSError as error:
-        _log.error("%s port %d: cannot serve (%s)", arguments.address, arguments.port, error)
-        return 1
+        refused = ServeError(f"{arguments.address} port {arguments.port}: cannot serve ({error})")
+        _log.error("%s", refused)
+        return report(refused)
     with server:
         try:
             server.serve_forever()

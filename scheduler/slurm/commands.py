@@ -4,11 +4,13 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import Exit, RuncastError
 
 
 class SlurmCommandError(RuncastError):
     """A Slurm command failed, timed out or is not installed; says which and what it wrote."""
+
+    exit_code = Exit.UNAVAILABLE
 
 
 def run(command: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None) -> str:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from runcast.data.errors import RuncastError
+from runcast.outcome import report
 from runcast.scheduler.client import JOBS_AT_ONCE, Client, RefusedError
-from runcast.scheduler.options import seconds, whole
+from runcast.scheduler.options import Parser, seconds, whole
 from runcast.scheduler.slurm.accounting import (
     LOG_FIELDS,
     News,
@@ -170,7 +171,7 @@ def _lines(path: Path) -> int:
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="runcast slurm-feed", description="Feeds Slurm's accounting to Runcast.")
+    parser = Parser(prog="runcast slurm-feed", description="Feeds Slurm's accounting to Runcast.")
     tasks = parser.add_subparsers(dest="task", required=True)
     events = tasks.add_parser("events", help="tell the service what was submitted, started and ended")
     events.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
@@ -214,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _keep_telling(arguments, memory, Client(arguments.socket, arguments.timeout), run_command)
     except RuncastError as error:
         _log.error("%s", error)
-        return 1
+        return report(error)
 
 
 def _keep_telling(arguments: argparse.Namespace, memory: Memory, client: Client, run_command: Run) -> int:

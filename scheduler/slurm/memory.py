@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import Exit, RuncastError
 
 
 class MemoryFileError(RuncastError):
     """The memory file cannot be used: held by another process, damaged, or not writable."""
+
+    exit_code = Exit.DAMAGED
 
 
 class Memory:

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import Exit, RuncastError
 from runcast.scheduler.slurm.resources import requested
 
 
 class SqueueError(RuncastError):
     """squeue's answer is not the JSON of a queue."""
+
+    exit_code = Exit.UNAVAILABLE
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from runcast.data.errors import RuncastError
+from runcast.data.errors import RuncastError, UsageError
+from runcast.outcome import report
 from runcast.scheduler.client import Client, Forecast
-from runcast.scheduler.options import seconds, whole
+from runcast.scheduler.options import Parser, seconds, whole
 from runcast.scheduler.slurm.commands import SlurmCommandError, run
 from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held
 from runcast.scheduler.slurm.pending import PendingJob, read_pending
@@ -291,9 +292,7 @@ def _save(memory: Memory, remembered: Mapping[str, Remembered]) -> None:
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="runcast slurm-score", description="Sets the operator's choice on Slurm's pending jobs."
-    )
+    parser = Parser(prog="runcast slurm-score", description="Sets the operator's choice on Slurm's pending jobs.")
     parser.add_argument("--socket", type=Path, default=Path("/run/runcast/predict.sock"), help="of `runcast serve`")
     parser.add_argument("--memory", type=Path, required=True, help="file that remembers what was there before")
     parser.add_argument("--order", choices=("site_factor", "nice", "priority"), help="shorter p50 x GPUs first, by this field")
@@ -337,12 +336,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             why := plan_refused(run_command(["scontrol", "--version"]), run_command(["scontrol", "show", "config"]))
         ):
             _log.error("--plan is refused: %s", why)
-            return 2
+            return report(UsageError(f"--plan is refused: {why}"))
         with held(arguments.memory) as memory:
             return _keep_scoring(arguments, memory, run_command)
     except RuncastError as error:
         _log.error("%s", error)
-        return 1
+        return report(error)
 
 
 def _keep_scoring(arguments: argparse.Namespace, memory: Memory, run_command: Run) -> int:

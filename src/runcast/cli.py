@@ -1,13 +1,15 @@
 """The command line: each command reads the settings, calls one job and shows its result; `--json` prints it as JSON.
 
-An error that Runcast raises on purpose is printed as one message (exit code 1; 2 for a night that a quality check stopped);
-anything else is a fault of ours and keeps its traceback.
+An error that Runcast raises on purpose is printed as one message, with an exit code by kind (docs/exit-codes.md); anything else is a
+fault of ours and keeps its traceback. With `--json` standard output holds one JSON object, also of a failure (outcome.py).
 """
 
 import datetime as dt
 import difflib
+import importlib.metadata
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +18,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.exceptions import TyperException
 
 from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_files
-from runcast.data.errors import ClusterFileError, NoSuchNight, QualityStop, RuncastError
+from runcast.data.errors import ClusterFileError, Exit, NoSuchNight, QualityStop, RuncastError, UsageError
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings, require_home
 from runcast.host import HOST_COMMANDS, run_host_command
+from runcast.outcome import describe, exit_code, print_json, release_stdout, report, reserve_stdout
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        sys.stdout.write(f"runcast {importlib.metadata.version('runcast')}\n")
+        raise typer.Exit
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,12 +41,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Runtime forecasts for GPU and HPC jobs, learned nightly from a cluster's own log.",
 )
-clusters_app = typer.Typer(no_args_is_help=True, help="The cluster files: list them, check them.")
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Runtime forecasts for GPU and HPC jobs, learned nightly from a cluster's own log."""
+
+
+clusters_app = typer.Typer(help="The cluster files: list them, check them.")
 app.add_typer(clusters_app, name="clusters")
 rejects_app = typer.Typer(help="Records of the log that were refused: look at them, read them again after a fix.")
 app.add_typer(rejects_app, name="rejects")
-
-INTERRUPTED = 130  # typer's exit code after ctrl-C
 
 out = Console()
 err = Console(stderr=True)
@@ -48,20 +68,41 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON o
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; ends the process with the exit code."""
+    as_json = "--json" in sys.argv[1:]
+    if as_json:
+        reserve_stdout()
+    try:
+        sys.exit(_run(sys.argv[1:]))
+    finally:
+        release_stdout()
+
+
+def _run(words: list[str]) -> int:
+    """Run a command and print how it failed, where it did; returns the exit code."""
     try:
         with told_where_refused("runcast"):
-            app()
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            err.print("interrupted: what had been written is whole. The same command again goes on from there.")
-        raise
-    except QualityStop as error:
-        err.print(f"[bold red]stopped:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
-        sys.exit(2)
-    except RuncastError as error:
-        err.print(f"[bold red]error:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
-        sys.exit(1)
+            ended = app(args=words or ["--help"], prog_name="runcast", standalone_mode=False)
+        if ended == Exit.INTERRUPTED:  # typer's code after ctrl-C
+            raise KeyboardInterrupt
+        return int(ended or Exit.DONE)
+    except TyperException as mistyped:
+        return _failed(UsageError(mistyped.format_message()))
+    except (RuncastError, KeyboardInterrupt) as error:
+        return _failed(error)
+    except Exception as error:  # noqa: BLE001 - a fault: its traceback is printed, and the process ends with its code
+        traceback.print_exc(file=sys.stderr)
+        return report(error)
+
+
+def _failed(error: BaseException) -> int:
+    """Say on standard error how a command failed; returns the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        err.print("interrupted: what had been written is whole. The same command again goes on from there.")
+    else:
+        title = "stopped" if isinstance(error, QualityStop) else "error"
+        err.print(f"[bold red]{title}:[/] {escape(show.plain(str(error), keep=chr(10)))}", soft_wrap=True)
+    return report(error)
 
 
 @clusters_app.command("list")
@@ -69,7 +110,7 @@ def clusters_list(as_json: AsJson = False) -> None:
     """List every cluster file and whether it can be used."""
     settings = read_settings()
     rows = [_cluster_row(path, held, settings) for path, held in read_files(settings.clusters).items()]
-    _result(rows, as_json, show.clusters_table(rows, settings))
+    _result({"clusters": rows}, as_json, show.clusters_table(rows, settings))
 
 
 @clusters_app.command("check")
@@ -86,9 +127,11 @@ def clusters_check(
             f"no cluster file for {', '.join(unknown)} in {settings.clusters}" + (f"; did you mean {near[0]!r}?" if near else "")
         )
     rows = [_cluster_row(path, held, settings) for path, held in files.items() if not names or path.stem in names]
-    _result(rows, as_json, show.clusters_table(rows, settings))
-    if any(row["problem"] and not row["refused"] for row in rows):
-        raise typer.Exit(1)
+    bad = [row["name"] for row in rows if row["problem"] and not row["refused"]]
+    error = ClusterFileError(f"not ready: {', '.join(bad)}")
+    _result({"clusters": rows, **(describe(error) if bad else {})}, as_json, show.clusters_table(rows, settings))
+    if bad:
+        raise typer.Exit(exit_code(error))
 
 
 @app.command()
@@ -100,7 +143,7 @@ def demo(as_json: AsJson = False) -> None:
     require_home(settings, is_made=True)
     with _progress("writing the demo logs", as_json):
         written = write_demo(settings.home / "demo")
-    _result([log.to_json() for log in written], as_json, "\n".join(show.demo_lines(written)))
+    _result({"logs": [log.to_json() for log in written]}, as_json, "\n".join(show.demo_lines(written)))
 
 
 @app.command()
@@ -169,7 +212,7 @@ def _stage_command(name: str, doc: str) -> None:
     app.command(name)(command)
 
 
-_stage_command("quality", "Check what is in the lake for a day; exit code 2 when a stop check failed.")
+_stage_command("quality", "Check what is in the lake for a day; exit code 4 when a stop check failed.")
 _stage_command("features", "Build the feature table of all jobs known on a day.")
 
 
@@ -191,7 +234,7 @@ def train(
             raise typer.BadParameter(f"no model kind {name!r}; known are {', '.join(night.MODEL_KINDS)}")
         with _progress(f"{cluster}: {night.BY_NAME[f'train_{name}'].title}, night of {day}", as_json):
             records.append(night.run_stage(f"train_{name}", cluster, day))
-    _result(records, as_json, "\n".join(show.record_lines(record) for record in records))
+    _result({"models": records}, as_json, "\n".join(show.record_lines(record) for record in records))
 
 
 @app.command()
@@ -256,8 +299,11 @@ def replay(
     """Replay a whole log: jobs arrive in order, forecasts use only what had ended; every predictor beside every baseline."""
     from runcast.data.job import ingest as load
     from runcast.evaluation.job import replay as run_replay
+    from runcast.evaluation.replay import CADENCES
 
     settings, chosen = _open(cluster, makes_home=True)
+    if every not in CADENCES:
+        raise typer.BadParameter(f"--every {every!r}; write one of {', '.join(CADENCES)}")
     if test_share is not None and (first or last):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
     if first and last and _day(first) > _day(last):  # type: ignore[operator]
@@ -317,6 +363,7 @@ def accuracy(
     out_file: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("docs/accuracy.md"),
     clusters: Annotated[list[str] | None, typer.Argument(help="Logs to replay; default: every public one.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Write the page from the latest replays, run none.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay many logs and write every predictor's errors and figures: docs/accuracy.md."""
     from runcast.accuracy import replay_beside, write_page
@@ -333,7 +380,7 @@ def accuracy(
                 replay_beside(name, replays)
             err.print(f"  {name}: replayed")
     write_page(out_file, chosen, replays, Lake(settings.lake))
-    out.print(f"written: {out_file}")
+    _result({"page": str(out_file)}, as_json, f"written: {out_file}")
 
 
 @app.command()
@@ -344,6 +391,7 @@ def study(
     python: Annotated[Path | None, typer.Option("--python", help="Interpreter that holds FLAML, for `outside`.")] = None,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long FLAML may search on each log.")] = 600.0,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what was kept.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure what lies behind the accuracy on public logs, and write its section of docs/studies.md or docs/worth.md."""
     from runcast.evaluation.studies.job import STUDIES, Asked, run_study
@@ -355,7 +403,7 @@ def study(
     asked, where = Asked(settings, python, seconds), page or Path("docs") / chosen_study.page
     with _progress(f"study {name}", False) as say:
         run_study(chosen_study, [find_cluster(settings.clusters, one) for one in logs], asked, where, again=again, progress=say)
-    out.print(f"written: {where}")
+    _result({"page": str(where)}, as_json, f"written: {where}")
 
 
 @app.command()
@@ -401,6 +449,7 @@ def predict(
         Path | None,
         typer.Option("--pseudonym-key", help="Key file of a cluster whose names are replaced; default: RUNCAST_PSEUDONYM_KEY."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Where the bundle cannot be used: say it as JSON, too.")] = False,
 ) -> None:
     """Read jobs as JSON lines, write forecasts as JSON lines; one that cannot be read gets an error line with its line number."""
     from runcast.scheduler.jobs import parse
@@ -418,14 +467,16 @@ def predict(
         sys.stdout.write(json.dumps(answer) + "\n")
     if bad:
         err.print(f"{bad} jobs could not be read")
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.REFUSED)
 
 
 def _host_command(name: str) -> None:
     """Add a command that a scheduler host has too; it reads its own options."""
 
     def command(context: typer.Context) -> None:
-        raise typer.Exit(run_host_command(name, context.args))
+        raise typer.Exit(
+            run_host_command(name, context.args)
+        )  # reached by tests and `python -m runcast.cli` alone: see __main__.py
 
     command.__doc__ = f"{HOST_COMMANDS[name].meaning} `{name} --help` lists the options."
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -453,7 +504,7 @@ def status(
         find_cluster(settings.clusters, cluster)
     names = [cluster] if cluster else records.clusters_with_nights(settings)
     rows = show.status_rows(settings, names)
-    _result(rows, as_json, show.status_table(rows) if rows else show.no_nights(settings))
+    _result({"nights": rows}, as_json, show.status_table(rows) if rows else show.no_nights(settings))
 
 
 @app.command()
@@ -503,7 +554,7 @@ def _day(text: str | None) -> dt.date | None:
 
 def _result(value: Any, as_json: bool, shown: Any) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(value, indent=1) + "\n")
+        print_json(value)
     else:
         out.print(shown, soft_wrap=isinstance(shown, str))
 

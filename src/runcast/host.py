@@ -4,8 +4,13 @@ Each is a module with a `main` of its own, loaded when asked for.
 """
 
 import importlib
+import sys
+import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from runcast.data.errors import Exit
+from runcast.outcome import print_json, release_stdout, report, reserve_stdout
 
 
 class HostCommand(NamedTuple):
@@ -26,6 +31,36 @@ HOST_COMMANDS: dict[str, HostCommand] = {
 
 
 def run_host_command(name: str, arguments: Sequence[str]) -> int:
-    """Run a command of HOST_COMMANDS; returns the exit code."""
-    code: int = importlib.import_module(HOST_COMMANDS[name].module).main(arguments)
+    """Run a command of HOST_COMMANDS; returns the exit code. With `--json` standard output holds one JSON object when it ends."""
+    as_json = "--json" in arguments
+    if as_json:
+        reserve_stdout()
+    try:
+        code = int(importlib.import_module(HOST_COMMANDS[name].module).main([one for one in arguments if one != "--json"]))
+        if as_json and code == Exit.DONE:
+            print_json({"command": name, "exit_code": 0})
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - a fault: its traceback is printed, and the process ends
+        if not isinstance(error, KeyboardInterrupt):
+            traceback.print_exc(file=sys.stderr)
+        code = report(error)
+    finally:
+        if as_json:
+            release_stdout()
     return code
+
+
+def host_help() -> str:
+    """What `runcast --help` says on a host that has these commands alone."""
+    width = max(map(len, HOST_COMMANDS))
+    lines = [f"  {name:<{width}}  {command.meaning}" for name, command in HOST_COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: runcast COMMAND [options]     (COMMAND --help lists them; --version)",
+            "",
+            "Runtime forecasts for GPU and HPC jobs. This host has what a scheduler needs:",
+            "",
+            *lines,
+            "",
+            "Every other command belongs on the host of the nights.",
+        ]
+    )

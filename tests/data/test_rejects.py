@@ -102,7 +102,7 @@ def test_plain_text_only_shows(text: str, shown: str) -> None:
 def test_an_error_that_quotes_the_log_cannot_act(tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     cluster(tmp_path, ["\x1b[2J|no header\x07\n"])
     sys.argv[:] = ["runcast", "ingest", "--cluster", "hpc", "--all"]
-    with pytest.raises(SystemExit, match="1"):
+    with pytest.raises(SystemExit, match="3"):
         main()
     said = capsys.readouterr().err
     assert "no header of sacct but '\\x1b[2J|no header\\x07'" in said

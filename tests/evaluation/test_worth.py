@@ -287,5 +287,5 @@ def test_command_says_what_is_wrong_with_a_file(replayed: Path, monkeypatch, cap
     monkeypatch.setattr("sys.argv", ["runcast", "worth", "-c", "small", "--predictions", str(replayed / "wrong.parquet")])
     with pytest.raises(SystemExit) as stopped:
         main()
-    assert stopped.value.code == 1
+    assert stopped.value.code == 3
     assert "cannot be read as Parquet" in capsys.readouterr().err

@@ -91,8 +91,32 @@ def test_other_commands_say_what_to_install() -> None:
     sys.exit(main())
     """
     done = _run(code, _packages_of_the_extra())
-    assert done.returncode == 1
+    assert done.returncode == 10
     assert "only these commands work: serve, slurm-score, slurm-feed, kubernetes-webhook" in done.stderr
+
+
+def test_other_commands_say_it_as_json_too() -> None:
+    code = """
+    import sys
+    from runcast.__main__ import main
+    sys.argv = ["runcast", "nightly", "--cluster", "x", "--json"]
+    sys.exit(main())
+    """
+    answer = json.loads(_run(code, _packages_of_the_extra()).stdout)
+    assert (answer["kind"], answer["exit_code"]) == ("NotInstalled", 10)
+
+
+@pytest.mark.parametrize("words", [["--help"], []], ids=["--help", "no words"])
+def test_help_of_a_scheduler_host_lists_its_commands(words: list[str]) -> None:
+    code = f"""
+    import sys
+    from runcast.__main__ import main
+    sys.argv = ["runcast", *{words!r}]
+    sys.exit(main())
+    """
+    done = _run(code, _packages_of_the_extra())
+    assert done.returncode == 0, done.stderr
+    assert all(f"  {command} " in done.stdout for command in HOST_COMMANDS)
 
 
 @pytest.mark.parametrize("kind", ["cart", "gbdt", "runcast", "nearest_median"])
