@@ -87,6 +87,10 @@ class SourceError(RuncastError):
         return SourceError(*("(withheld)" if isinstance(part, Quoted) else part for part in self._parts))
 
 
+class EmptyLog(SourceError):
+    """A file has no bytes, or holds none once it is unpacked: an export that died, or a log that was just rotated."""
+
+
 class PseudonymKeyError(RuncastError):
     """The key of the pseudonyms cannot be used: missing, readable by others, or too short."""
 

@@ -372,8 +372,8 @@ def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None
 
 
 def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
-    if seen.rows_in == 0 and not log.settled:
-        raise SourceError(f"{cluster.name}: {', '.join(cluster.source.paths)} hold no records. Nothing was written.")
+    if seen.rows_in == 0 and seen.notes["empty_files"] and not log.settled:
+        raise SourceError(f"{cluster.name}: every file of {', '.join(cluster.source.paths)} is empty. Nothing was written.")
     rejected = len(seen.rejects) + log.rejected
     records = rejected + seen.accepted + log.accepted
     if seen.rejects and rejected / records > cluster.source.reject_share_at_most:

@@ -18,7 +18,8 @@ import numpy as np
 
 from runcast.data.asof import ended_at, microseconds
 from runcast.data.cluster import Cluster
-from runcast.data.errors import LogChanged, SourceError
+from runcast.data.errors import EmptyLog, LogChanged, SourceError
+from runcast.data.schema import JOBS
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch
 
@@ -87,23 +88,30 @@ class LogFiles:
         return min((one.first_submit_us for one in self.settled.values()), default=_ALWAYS)
 
     def read(self, path: Path, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yield the batches of one file; raises LogChanged where it cannot be read because it did not hold still."""
+        """Yield the batches of one file; raises LogChanged where it cannot be read because it did not hold still.
+
+        A file that is empty beside others, as after a rotation or an export that died, is one batch with the note `empty_files`.
+        """
         told = Told(self.looks[str(path)])
+        is_passed_over = told.look.is_empty and len(self.files) > 1
         try:
-            for batch in batches:
+            for batch in () if is_passed_over else batches:
                 told = told.after(batch)
                 yield batch
         except SourceError as error:
             if look_at(path, told.look.size) != told.look:
                 raise LogChanged(f"{error.without_quotes()} It changed while it was read. {_AGAIN}") from None
-            raise
+            is_passed_over = isinstance(error, EmptyLog) and len(self.files) > 1
+            if not is_passed_over:
+                raise
+        if is_passed_over:  # and not remembered: alone it is a fault
+            yield Batch(JOBS.empty_table(), notes={"empty_files": 1})
+            return
         self.told[str(path)] = told
 
     def unread(self) -> list[Path]:
-        """Return the files that are to be read; one that is empty beside others, as after a rotation, holds nothing yet."""
-        return [
-            path for path in self.files if str(path) in self.looks and not (self.looks[str(path)].is_empty and self.files[1:])
-        ]
+        """Return the files that are to be read."""
+        return [path for path in self.files if str(path) in self.looks]
 
     def refuse_changed(self, files_now: Sequence[Path]) -> None:
         """Raise LogChanged where the log's files are not those that were read, or one of them is not what it was but for new lines."""

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
-from runcast.data.errors import SourceError
+from runcast.data.errors import EmptyLog, SourceError
 
 BLOCK_BYTES = 4 << 20  # about 40,000 lines: large enough for vector work, small beside everything else a night holds
 LINE_BYTES_AT_MOST = 64 << 20  # no log has such lines: a file with one is something else
@@ -30,7 +30,23 @@ class Block(NamedTuple):
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a plain, .gz, .xz, .bz2 or .zst file for reading; raises SourceError where it is missing, empty or no file."""
+    """Open a plain, .gz, .xz, .bz2 or .zst file for reading.
+
+    Raises EmptyLog where it, or what it is compressed of, has no bytes, and SourceError where it is missing, no file, or UTF-16.
+    """
+    with _open(path) as file:
+        first = read_piece(file, path, 4)
+    if not first:
+        raise EmptyLog(f"{path}: the file is empty. An export that died leaves such a file: export again, or remove it.")
+    if first.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(first) == 4 and {first[0::2], first[1::2]} & {b"\0\0"}):
+        raise SourceError(
+            f"{path}: the text is UTF-16, as `>` of Windows PowerShell writes it; expected UTF-8. "
+            "Convert it: iconv -f UTF-16 -t UTF-8."
+        )
+    return _open(path)
+
+
+def _open(path: Path) -> BinaryIO:
     if not path.is_file():
         raise SourceError(f"{path}: no such file. Check source.paths of the cluster file.")
     try:
@@ -38,8 +54,6 @@ def open_log(path: Path) -> BinaryIO:
             magic = file.read(6)
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
-    if not magic:
-        raise SourceError(f"{path}: the file is empty")
     if magic.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, gzip.open(path, "rb"))
     if magic == b"\xfd7zXZ\x00":
@@ -78,8 +92,8 @@ def read_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
 
 
 def text_of(raw: bytes) -> str:
-    """Return raw log bytes as text; what is not UTF-8 is shown as the replacement character."""
-    return raw.decode("utf-8", errors="replace")
+    """Return raw log bytes as text; a byte that is not UTF-8 is written `\\xfc`, so that two names that differ in it stay two."""
+    return raw.decode("utf-8", errors="backslashreplace")
 
 
 def read_piece(file: BinaryIO, path: Path, size: int) -> bytes:

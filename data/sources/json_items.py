@@ -12,11 +12,13 @@ from runcast.data.sources.blocks import open_log, read_piece
 _PIECE_BYTES = 1 << 20
 _ITEM_CHARACTERS_AT_MOST = 64 << 20  # no job's record is that long: a file with one is damaged or something else
 _BLANKS = " \t\r\n"
+_OPENINGS = ("{", "[")
+_BAD_BYTES = "runcast.json_items"  # name of the error handler of the decoder
 _MAY_GO_ON = ("", *"0123456789.eE+-")  # after a number that the piece read so far may have cut
 
 
 def array_items(path: Path, key: str, beside: dict[str, Any]) -> Iterator[Any]:
-    """Yield the elements of the array under `key` of the file's object, or of each of several objects in a row.
+    """Yield the elements of the array under `key` of the file's object, of each of several objects in a row, or of a bare array.
 
     What stands beside the array goes into `beside`. Raises SourceError where the file is missing, cut, no JSON, or has no such
     array.
@@ -25,6 +27,10 @@ def array_items(path: Path, key: str, beside: dict[str, Any]) -> Iterator[Any]:
         text = _Text(file, path)
         found = False
         while not text.is_at_end():
+            if text.accepts("["):
+                found = True
+                yield from _elements(text)
+                continue
             text.expect("{")
             if not text.accepts("}"):
                 while True:
@@ -67,7 +73,7 @@ class _Text:
 
     def __init__(self, file: Any, path: Path) -> None:
         self._file, self._path = file, path
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")(errors="replace").decode
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")(errors=_BAD_BYTES).decode
         self._parse = json.JSONDecoder(strict=False).raw_decode
         self._text, self._at, self._used, self._is_whole = "", 0, 0, False
 
@@ -121,6 +127,19 @@ class _Text:
         self._at = 0
 
     def _error(self, what: str) -> SourceError:
-        return SourceError(
-            f"{self._path}: not valid JSON at character {self._used + self._at + 1}: {what}. Is the file cut short?"
-        )
+        at = self._used + self._at
+        if not at and self._next() not in _OPENINGS:
+            return SourceError(
+                f"{self._path}: this is no JSON: expected '{{' or '[' at its beginning, found ", Quoted(self._text[:40])
+            )
+        return SourceError(f"{self._path}: not valid JSON at character {at + 1}: {what}. Is the file cut short?")
+
+
+def _escaped_twice(error: UnicodeError) -> tuple[str, int]:
+    """Write bytes that are not UTF-8 as `\\\\xfc`, which inside a JSON text is what `text_of` makes of them."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(f"\\\\x{byte:02x}" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_BAD_BYTES, _escaped_twice)

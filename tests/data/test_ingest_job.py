@@ -351,8 +351,8 @@ def test_latest_rows_keeps_order_and_every_key_once() -> None:
 @pytest.mark.parametrize(
     ("batches", "error", "message"),
     [
-        ([], SourceError, "hold no records"),
-        ([batch()], SourceError, "hold no records"),
+        ([], SourceError, "holds no job"),
+        ([batch()], SourceError, "holds no job"),
         (
             [batch(*LOG, rejects=1)],
             TooManyRejects,

@@ -45,20 +45,26 @@ def test_several_documents_in_a_row(items):
     assert items('{"jobs": [1, 2]}\n{"meta": {}, "jobs": []} {"jobs": [3]}\n') == [1, 2, 3]
 
 
+def test_array_without_its_object_is_read(items):
+    assert items('[{"a": 1}, {"a": 2}]') == [{"a": 1}, {"a": 2}]
+    assert items("[]") == []
+
+
 def test_number_at_the_end_of_a_piece_is_not_cut(items, monkeypatch):
     monkeypatch.setattr(json_items, "_PIECE_BYTES", 1)
     assert items('{"jobs": [12345, 6.25e2]}') == [12345, 625.0]
 
 
 def test_byte_order_mark_and_bytes_that_are_not_utf8(items):
-    assert items(b'\xef\xbb\xbf{"jobs": ["n\xf6m"]}') == ["n\ufffdm"]
+    assert items(b'\xef\xbb\xbf{"jobs": ["n\xf6m"]}') == ["n\\xf6m"]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "empty"),
-        ("[]", r"expected '\{', found '\['"),
+        ("3", r"this is no JSON: expected '\{' or '\[' at its beginning, found '3'"),
+        ("sacct: error: no connection", "this is no JSON: .* found 'sacct: error: no connection'"),
         ("{}", "no array 'jobs'"),
         ('{"meta": 1, "jobs": {}}', "no array 'jobs' in this JSON file; it has 'jobs, meta'"),
         ('{"jobs": [1, 2', "cut short"),
@@ -66,9 +72,9 @@ def test_byte_order_mark_and_bytes_that_are_not_utf8(items):
         ('{"jobs": [1] "a": 2}', "expected ','"),
         ('{"jobs": [' + "[" * 100_000, "not valid JSON"),
         ('{"jobs": [' + "9" * 5_000 + "]}", "not valid JSON"),
-        ("JobID|State\n", "expected '{'"),
+        ("JobID|State\n", "this is no JSON"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_no_such_document_is_a_source_error(items, content, message):
     with pytest.raises(SourceError, match=message):

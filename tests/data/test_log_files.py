@@ -1,5 +1,6 @@
 """What a night reads of the log: what is new, and only of a log that stands still; whatever the order and overlap of its files."""
 
+import gzip
 import hashlib
 import os
 import re
@@ -243,10 +244,33 @@ def test_a_log_that_changes_while_it_is_read_is_read_again(
 def test_a_log_that_was_just_rotated_begins_empty(tmp_path: Path, home: Settings) -> None:
     write(tmp_path, "venus.1.csv", line(1, 1))
     (tmp_path / "log" / "venus.csv").touch()
-    assert night(tmp_path, home, 1).ended == 1
+    report = night(tmp_path, home, 1)
+    assert (report.ended, report.notes) == (1, {"empty_files": 1})
     (tmp_path / "log" / "venus.1.csv").unlink()
     with pytest.raises(SourceError, match="is empty"):
         night(tmp_path, home, 2)
+
+
+def test_a_log_that_was_compressed_while_empty_is_an_empty_log(tmp_path: Path, home: Settings) -> None:
+    write(tmp_path, "venus.2.csv", line(1, 1))
+    (tmp_path / "log" / "venus.1.csv").write_bytes(gzip.compress(b""))
+    report = night(tmp_path, home, 1)
+    assert (report.ended, report.notes) == (1, {"empty_files": 1})
+    (tmp_path / "log" / "venus.2.csv").unlink()
+    with pytest.raises(SourceError, match="is empty"):
+        night(tmp_path, home, 2)
+
+
+def test_an_export_of_nothing_is_a_night_without_jobs_and_empty_files_are_a_dead_export(tmp_path: Path, home: Settings) -> None:
+    write(tmp_path, "a.csv")
+    report = night(tmp_path, home, 1)
+    assert (report.rows_in, report.ended, report.open, report.last) == (0, 0, 0, "2024-03-01")
+    write(tmp_path, "b.csv", line(1, 2))
+    assert night(tmp_path, home, 2).ended == 1
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "log" / name).write_bytes(b"")
+    with pytest.raises(SourceError, match=r"every file of .* is empty"):
+        night(tmp_path, home, 3)
 
 
 def test_a_log_that_never_stands_still_is_told_and_nothing_is_written(

@@ -334,9 +334,12 @@ def test_byte_order_mark_carriage_returns_and_blank_lines(log):
     assert [{**job, "source": ""} for job in read.jobs] == [{**job, "source": ""} for job in expected]
 
 
-def test_text_that_is_not_utf8_is_kept_and_counted(log):
-    read = log(one(JobName="nom").encode().replace(b"nom", b"n\xf6m"))
-    assert (read.jobs[0]["job_name"], read.notes["lines_not_utf8"]) == ("n\ufffdm", 1)
+def test_names_that_are_not_utf8_stay_apart_and_are_counted(log):
+    record = "{0}|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00|u|f?r"
+    text = rows(*(record.format(i) for i in (7, 8, 9))).encode().replace(b"?", b"\xfc", 1).replace(b"?", b"\xf6", 1)
+    read = log(text)
+    assert [job["job_name"] for job in read.jobs] == ["f\\xfcr", "f\\xf6r", "f?r"]
+    assert read.notes["lines_not_utf8"] == 2
 
 
 def test_compressed_files_give_the_same_jobs(log):
