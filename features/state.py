@@ -13,8 +13,6 @@ been told of before adds to the history of runs and to nothing else. A state ser
 import heapq
 import json
 import math
-import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -40,6 +38,7 @@ from runcast.features.levels import (
 )
 from runcast.features.one_job import Job, JobReader, Request
 from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES, EndedRun, Places, SlotStore
+from runcast.features.state_file import read_arrays, write_arrays
 from runcast.features.working_row import AGES_AT, BURST_AT, MEAN_AT, NO_LEVEL, NOTHING, READY_AT, WIDTH, WorkingPlan
 
 FORMAT = 1
@@ -335,40 +334,53 @@ class State:
             "pending": told,
         }
         arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-        beside = path.with_name(path.name + ".tmp")
-        with beside.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, array in arrays.items():
-                    entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the bytes do not tell when they were written
-                    with archive.open(entry, "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_arrays(path, arrays)
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Return the state that `save` wrote; raises StateError where it is damaged or of another version."""
+        arrays = read_arrays(path)
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(arrays.pop("meta").tobytes())
             found = (meta["format"], meta["feature_version"])
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StateError(f"{path}: not a feature state, or damaged: {type(error).__name__}: {error}") from error
         if found != (FORMAT, feature_version()):
             raise StateError(
                 f"{path}: a state of format {found[0]} and features {found[1]}, this Runcast has format {FORMAT} and "
                 f"features {feature_version()}. Export it again with this version."
             )
+        try:
+            return cls._of(arrays, meta)
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+            raise StateError(f"{path}: not a feature state, or damaged: meta: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _of(cls, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> Self:
+        """Return the state of a file's arrays, which were checked, and of its meta data, which was not."""
         slots = np.split(arrays["open_slots"].astype(np.intp), np.cumsum(arrays["open_sizes"])[:-1])
-        opened = {key: OpenJob(places, *rest) for (key, *rest), places in zip(meta["open"], slots, strict=False)}
+        slots = slots[: len(arrays["open_sizes"])]  # of no parts, numpy makes one
+        opened = {
+            str(key): OpenJob(places, None if start is None else int(start), int(gpu_units), int(cpu_units))
+            for (key, start, gpu_units, cpu_units), places in zip(meta["open"], slots, strict=True)
+        }
         store, ended = SlotStore.from_arrays(arrays), dict.fromkeys(arrays["ended"].tolist())
-        known = Known(store, opened, ended, meta["applied_us"], meta["most_per_node"][0], meta["most_per_node"][1], meta["load"])
-        state = cls(meta["clock"], meta["time_zone"], known)
-        for told, event in enumerate(meta["pending"]):
-            head, (key, submit_us, start_us, keys, *rest) = event[:4], event[4:]
-            state._pending.append((*head, told, _Told(key, submit_us, start_us, np.array(keys, np.uint64), *rest)))
+        gpus, cpus = map(float, meta["most_per_node"])
+        load = [int(units) for units in meta["load"]]
+        if len(load) != len(Known.nothing().load):
+            raise ValueError(f"load: expected {len(Known.nothing().load)} numbers, found {len(load)}")
+        state = cls(
+            str(meta["clock"]), str(meta["time_zone"]), Known(store, opened, ended, int(meta["applied_us"]), gpus, cpus, load)
+        )
+        for told, (time_us, kind, runtime_s, outcome, *event) in enumerate(meta["pending"]):
+            key, submit_us, start_us, keys, gpu_units, cpu_units, gpus_per_node, cpus_per_node, limit_s = event
+            about = _Told(
+                str(key), int(submit_us), None if start_us is None else int(start_us), np.array(keys, np.uint64).reshape(-1),
+                int(gpu_units), int(cpu_units), float(gpus_per_node), float(cpus_per_node), float(limit_s),
+            )  # fmt: skip
+            if kind not in (_SUBMITTED, _STARTED, _ENDED) or len(about.keys) > len(LEVELS):
+                raise ValueError(f"pending: event {told} of kind {kind!r} with {len(about.keys)} keys")
+            state._pending.append((int(time_us), kind, float(runtime_s), int(outcome), told, about))
         state._told = len(state._pending)
         return state
 

@@ -32,6 +32,11 @@ CURRENT = "current"
 MANIFEST = "manifest.json"
 KEPT = 3  # the current bundle, the one before for a rollback, and one that a slow reader may still hold
 
+HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."
+#: A bundle of a million jobs has some 250 MiB; one above this is not read, so that it cannot take a scheduler host's memory.
+MOST_BYTES = 2 * 2**30
+_MANIFEST_BYTES = 2**20
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FIRST_WITH_RECIPE = 2
 _WRITTEN_AT = re.compile(r"\d{8}T\d{6}Z-")
@@ -130,19 +135,22 @@ def read_manifest(bundle: Path) -> Manifest:
     """Read a bundle's manifest alone; raises BundleMissing, BundleTooNew or BundleDamaged."""
     path = bundle / MANIFEST
     try:
+        size_bytes = path.stat().st_size
+        if size_bytes > _MANIFEST_BYTES:
+            raise BundleDamaged(f"{path}: {size_bytes} bytes; at most {_MANIFEST_BYTES} are read. {HOW_TO_MEND}")
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BundleMissing(f"{bundle}: no bundle here (no {MANIFEST}). Write one with `runcast export`.") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise BundleDamaged(f"{path}: cannot be read ({error}). {_HOW_TO_MEND}") from error
+        raise BundleDamaged(f"{path}: cannot be read ({error}). {HOW_TO_MEND}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BundleDamaged(f"{path}: no format_version. {_HOW_TO_MEND}")
+        raise BundleDamaged(f"{path}: no format_version. {HOW_TO_MEND}")
     if version > FORMAT_VERSION:
         raise BundleTooNew(f"{path}: format {version}, this program reads up to {FORMAT_VERSION}. Update runcast on this host.")
     stated = content.pop("manifest_sha256", None)
     if stated != _hash_of(content):
-        raise BundleDamaged(f"{path}: was altered after it was written (its own hash differs). {_HOW_TO_MEND}")
+        raise BundleDamaged(f"{path}: was altered after it was written (its own hash differs). {HOW_TO_MEND}")
     return _manifest(path, content)
 
 
@@ -189,17 +197,19 @@ def check_files(bundle: Path, manifest: Manifest) -> None:
         if (path := p.relative_to(bundle).as_posix()) not in folders or p.is_symlink() or not p.is_dir()
     }
     if (bundle / MANIFEST).is_symlink():
-        raise BundleDamaged(f"{bundle}: {MANIFEST} is a link, not a file of the bundle. {_HOW_TO_MEND}")
+        raise BundleDamaged(f"{bundle}: {MANIFEST} is a link, not a file of the bundle. {HOW_TO_MEND}")
+    if (total := sum(file.size_bytes for file in manifest.files)) > MOST_BYTES:
+        raise BundleDamaged(f"{bundle}: {total} bytes of files; at most {MOST_BYTES} are read. {HOW_TO_MEND}")
     for path in sorted((listed.keys() | present.keys()) - {MANIFEST}):
         if path not in present:
-            raise BundleDamaged(f"{bundle}: {path} is missing. {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{bundle}: {path} is missing. {HOW_TO_MEND}")
         if path not in listed or not present[path].is_file() or present[path].is_symlink():
-            raise BundleDamaged(f"{bundle}: {path} does not belong to it. {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{bundle}: {path} does not belong to it. {HOW_TO_MEND}")
         size = present[path].stat().st_size
         if size != listed[path].size_bytes:
-            raise BundleDamaged(f"{bundle}: {path}: expected {listed[path].size_bytes} bytes, found {size}. {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{bundle}: {path}: expected {listed[path].size_bytes} bytes, found {size}. {HOW_TO_MEND}")
         if _sha256(present[path]) != listed[path].sha256:
-            raise BundleDamaged(f"{bundle}: {path}: was altered (its SHA-256 differs). {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{bundle}: {path}: was altered (its SHA-256 differs). {HOW_TO_MEND}")
 
 
 def resolve(folder: Path) -> Path:
@@ -210,7 +220,7 @@ def resolve(folder: Path) -> Path:
         try:
             return (folder / CURRENT).resolve()
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, up to Python 3.12
-            raise BundleDamaged(f"{folder / CURRENT}: leads nowhere ({error}). {_HOW_TO_MEND}") from error
+            raise BundleDamaged(f"{folder / CURRENT}: leads nowhere ({error}). {HOW_TO_MEND}") from error
     raise BundleMissing(f"{folder}: no bundle here (neither {MANIFEST} nor a {CURRENT} link). Write one with `runcast export`.")
 
 
@@ -271,9 +281,6 @@ def old_bundles(root: Path, keep: int) -> list[Path]:
     return [folder for folder in folders[:-keep] if folder.name != current]
 
 
-_HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."
-
-
 @contextlib.contextmanager
 def _writer(root: Path) -> Iterator[None]:
     """Hold the folder for one writer, and clear what a killed one left."""
@@ -291,19 +298,19 @@ def _manifest(path: Path, content: Mapping[str, Any]) -> Manifest:
     fields = {f.name: f.type for f in dataclasses.fields(Manifest)}
     differing = sorted({"pseudonyms", *content} ^ fields.keys())
     if differing:
-        raise BundleDamaged(f"{path}: keys missing or unknown: {', '.join(differing)}. {_HOW_TO_MEND}")
+        raise BundleDamaged(f"{path}: keys missing or unknown: {', '.join(differing)}. {HOW_TO_MEND}")
     try:
         files = tuple(File(str(f["path"]), str(f["sha256"]), int(f["size_bytes"])) for f in content["files"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BundleDamaged(f"{path}: files: {error!r}. {_HOW_TO_MEND}") from error
+        raise BundleDamaged(f"{path}: files: {error!r}. {HOW_TO_MEND}") from error
     for name in fields.keys() - {"format_version", "gpus_tracked", "files", "registered", "recipe_version", "pseudonyms"}:
         if not isinstance(content[name], str):
-            raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{path}: {name}: expected text, found {content[name]!r}. {HOW_TO_MEND}")
     if not isinstance(content["gpus_tracked"], bool):
-        raise BundleDamaged(f"{path}: gpus_tracked: expected true or false, found {content['gpus_tracked']!r}. {_HOW_TO_MEND}")
+        raise BundleDamaged(f"{path}: gpus_tracked: expected true or false, found {content['gpus_tracked']!r}. {HOW_TO_MEND}")
     for name in ("registered", "recipe_version"):
         if not isinstance(content[name], str | None):
-            raise BundleDamaged(f"{path}: {name}: expected text or null, found {content[name]!r}. {_HOW_TO_MEND}")
+            raise BundleDamaged(f"{path}: {name}: expected text or null, found {content[name]!r}. {HOW_TO_MEND}")
     return Manifest(**{**content, "files": files, "pseudonyms": _pseudonyms(path, content.get("pseudonyms"))})
 
 
@@ -316,7 +323,7 @@ def _pseudonyms(path: Path, content: Any) -> PseudonymsUsed | None:
             return PseudonymsUsed(tuple(columns), fingerprint)
     except (KeyError, TypeError):
         pass
-    raise BundleDamaged(f"{path}: pseudonyms: expected columns and a key's fingerprint, found {content!r}. {_HOW_TO_MEND}")
+    raise BundleDamaged(f"{path}: pseudonyms: expected columns and a key's fingerprint, found {content!r}. {HOW_TO_MEND}")
 
 
 def _hash_of(content: Mapping[str, Any]) -> str:

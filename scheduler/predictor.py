@@ -22,10 +22,11 @@ import numpy as np
 from runcast.data.pseudonyms import Pseudonyms, read_key
 from runcast.features.catalog import NAMES, feature_version
 from runcast.features.encoder import Encoder
+from runcast.features.errors import EncoderError
 from runcast.features.state import State
 from runcast.features.working_row import WorkingPlan
-from runcast.scheduler.bundle import Manifest, check, moment_of, resolve
-from runcast.scheduler.errors import BundleMismatch
+from runcast.scheduler.bundle import HOW_TO_MEND, Manifest, check, moment_of, resolve
+from runcast.scheduler.errors import BundleDamaged, BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import LONGEST_TEXT, read_job
 from runcast.training.one_row import OneRanked, answerer
@@ -67,19 +68,43 @@ class Predictor:
         may_be_expired: bool = False,
         pseudonym_key: Path | None = None,
         has_pseudonyms: bool = False,
+        cluster: str | None = None,
     ) -> "Predictor":
         """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError, PseudonymKeyError.
 
-        `now` is the moment that valid_until is compared with, the clock's where it is not given. `pseudonym_key` is the key file
-        of a cluster whose names are pseudonyms: jobs are told with their names in clear. With `has_pseudonyms` they are told as the
-        lake holds them, and no key is needed.
+        A bundle that cannot answer is damaged, whatever its hashes say. `cluster`, where given, must be the bundle's. `now` is the
+        moment that valid_until is compared with, the clock's where it is not given. `pseudonym_key` is the key file of a cluster
+        whose names are pseudonyms: jobs come with their names in clear. With `has_pseudonyms` they come as the lake holds them, and
+        no key is needed.
         """
         bundle = resolve(folder)
         moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
-        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment)
+        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment, cluster=cluster)
         pseudonyms = None if has_pseudonyms else pseudonyms_of(manifest, pseudonym_key)
-        scorer = load_scorer(bundle / MODEL, manifest.feature_version)
-        return cls(manifest, scorer, State.load(bundle / STATE), pseudonyms)
+        scorer, state = load_scorer(bundle / MODEL, manifest.feature_version), State.load(bundle / STATE)
+        if scorer.kind != manifest.kind or scorer.card.cluster != manifest.cluster:
+            raise BundleMismatch(
+                f"{bundle}: the manifest says {manifest.kind} of {manifest.cluster}, the model is {scorer.kind} of "
+                f"{scorer.card.cluster}. Export it again (`runcast export`)."
+            )
+        if (state.clock, state.time_zone) != (manifest.clock, manifest.time_zone):
+            raise BundleMismatch(
+                f"{bundle}: the manifest says clock {manifest.clock} in {manifest.time_zone}, the history {state.clock} in "
+                f"{state.time_zone}. Export it again (`runcast export`)."
+            )
+        try:
+            predictor = cls(manifest, scorer, state, pseudonyms)
+            predictor._refuse_unable()
+        except (EncoderError, KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+            raise BundleDamaged(f"{bundle}: cannot answer: {type(error).__name__}: {error}. {HOW_TO_MEND}") from error
+        return predictor
+
+    def _refuse_unable(self) -> None:
+        """Raise ValueError where the answer to a job of which nothing is known is none: a number is missing or not finite."""
+        answer, _ = self.ask(read_job({"submit_time": self.cut_us / 1e6}, self.manifest.time_limit))
+        numbers = [answer[name] for name in ("p50_s", "p90_s", "point_s", "confidence")]
+        if not all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in numbers):
+            raise ValueError(f"p50_s, p90_s, point_s, confidence of a job without fields: {numbers}")
 
     def predict(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Return the forecast for a job about to be submitted; raises JobFieldError naming the field that is wrong.

@@ -98,7 +98,7 @@ class Baseline:
     def read(cls, kind: str, columns: tuple[str, ...], content: Mapping[str, Any], files: Mapping[str, str]) -> Self:
         known, unknown = content["p90_factor"]
         hit, miss = content["hit_share"]
-        return cls(kind, columns, content["fallback_s"], (known, unknown), (hit, miss))
+        return cls(kind, columns, float(content["fallback_s"]), (float(known), float(unknown)), (float(hit), float(miss)))
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Cart:
             raise ModelFileError(f"the tree's arrays have different lengths {sorted(sizes)}; export the model again")
         if (nodes["feature"] >= len(columns)).any() or sorted(children) != list(range(1, len(inner))):
             raise ModelFileError("the tree's nodes do not form one tree over the model's features; export the model again")
-        return cls(kind, columns, nodes, content["p90_factor"])
+        return cls(kind, columns, nodes, float(content["p90_factor"]))
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Gbdt:
         for name, booster in (("p50.txt", p50), ("p90.txt", p90)):
             if booster.names != columns:
                 raise ModelFileError(f"{name}: its features are not the model's in name and order; export the model again")
-        return cls(kind, columns, p50, p90, content["p90_factor"])
+        return cls(kind, columns, p50, p90, float(content["p90_factor"]))
 
 
 #: Which rule reads which kind. A later predictor adds its line here and in kinds.py.
@@ -275,15 +275,33 @@ def load_scorer(folder: Path, feature_version: str | None = None) -> Scorer:
     checksum = content.pop("checksum", None)
     if checksum != _sha256(_canonical(content)):
         raise ModelFileError(f"{folder / 'model.json'}: the content does not match its checksum; copy or train the model again")
-    if feature_version is not None and content["feature_version"] != feature_version:
+    if feature_version is not None and content.get("feature_version") != feature_version:
         raise ModelFileError(
-            f"{folder}: trained on feature version {content['feature_version']}, asked for {feature_version}; retrain the model"
+            f"{folder}: trained on feature version {content.get('feature_version')}, asked for {feature_version}; retrain the model"
         )
+    try:
+        return _scorer(folder, content)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise ModelFileError(
+            f"{folder / 'model.json'}: {type(error).__name__}: {error}; copy or train the model again"
+        ) from error
+
+
+def _scorer(folder: Path, content: Mapping[str, Any]) -> Scorer:
+    """Return the scorer of a model.json, whose checksum says only that it is whole: its values may be of any type."""
     if content["kind"] not in RULES:
         raise ModelFileError(f"{folder}: unknown kind {content['kind']!r}; this version knows {', '.join(RULES)}")
     _refuse_older_lightgbm(folder, content["libraries"])
+    if not isinstance(content["encoder"], dict):
+        raise ModelFileError(f"{folder / 'model.json'}: encoder: expected an object, found {content['encoder']!r}")
+    columns = tuple(content["columns"])
+    if not all(isinstance(name, str) for name in columns):
+        raise ModelFileError(f"{folder / 'model.json'}: columns: expected names of features, found {columns!r}")
+    for name in content["files"]:
+        if Path(name).name != name:
+            raise ModelFileError(f"{folder / 'model.json'}: files: {name!r} is not the name of a file beside it")
     files = {name: _read_checked(folder / name, sha256) for name, sha256 in content["files"].items()}
-    rule = RULES[content["kind"]].read(content["kind"], tuple(content["columns"]), content["model"], files)
+    rule = RULES[content["kind"]].read(content["kind"], columns, content["model"], files)
     return Scorer(rule, ModelCard(**{name: content[name] for name in ModelCard.__dataclass_fields__}))
 
 
@@ -302,7 +320,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror}); is this a model folder?") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path}: not valid JSON ({error}); copy or train the model again") from error
     if not isinstance(content, dict):
         raise ModelFileError(f"{path}: expected an object, found {type(content).__name__}")
@@ -316,7 +334,10 @@ def _read_checked(path: Path, sha256: str) -> str:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror}); copy or train the model again") from error
     if _sha256(content) != sha256:
         raise ModelFileError(f"{path}: the content does not match its checksum; copy or train the model again")
-    return content.decode("utf-8")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"{path}: not UTF-8 ({error}); copy or train the model again") from error
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,10 @@
 """The state: strictness in time, odd orders of events, what is told twice, and saving."""
 
+import json
 import math
+import tracemalloc
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +205,77 @@ def test_a_state_of_other_features_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("runcast.features.state.feature_version", lambda: "another")
     with pytest.raises(StateError, match="Export it again"):
         State.load(tmp_path / "state.npz")
+
+
+def _altered(path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Write the state's file again, valid as an archive, with one array changed; `meta` is changed as what its JSON says."""
+    with zipfile.ZipFile(path) as archive:
+        arrays = {entry.removesuffix(".npy"): np.load(archive.open(entry)) for entry in archive.namelist()}
+    if name == "meta":
+        changed = change(json.loads(arrays["meta"].tobytes()))
+        arrays["meta"] = np.frombuffer(json.dumps(changed).encode(), np.uint8)
+    else:
+        arrays[name] = change(arrays[name].copy())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for entry, array in arrays.items():
+            with archive.open(f"{entry}.npy", "w") as member:
+                np.lib.format.write_array(member, array)
+
+
+def _with(values: Any, at: Any, value: Any) -> Any:
+    values[at] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("ready", lambda a: a[:, :-1], "ready: expected float32"),
+        ("ready", lambda a: a.astype(np.float64), "ready: expected float32"),
+        ("ready", lambda a: a[:-1], "times: expected float64"),
+        ("counts", lambda a: a[0], r"counts: expected int32 \(\d+, 5\)"),
+        ("keys", lambda a: a[::-1].copy(), "rising"),
+        ("keys", lambda a: a[:-1], "keys of"),
+        ("slots", lambda a: _with(a, 0, 10**6), "each slot once"),
+        ("slots", lambda a: _with(a, 0, -1), "each slot once"),
+        ("open_slots", lambda a: _with(a, 0, 10**6), "a slot that is not there"),
+        ("open_slots", lambda a: _with(a, 0, -5), "a slot that is not there"),
+        ("open_sizes", lambda a: _with(a, 0, 10**6), "lengths that sum"),
+        ("open_sizes", lambda a: _with(_with(a, 0, -1), 1, a[0] + a[1] + 1), "lengths that sum"),
+        ("ended", lambda a: a.astype(np.float32), "ended: expected uint64"),
+        ("meta", lambda meta: [], "TypeError"),
+        ("meta", lambda meta: {**meta, "load": [1]}, "load: expected 4 numbers"),
+        ("meta", lambda meta: {**meta, "load": "abcd"}, "meta: ValueError"),
+        ("meta", lambda meta: {**meta, "open": meta["open"][:-1]}, "meta: ValueError"),
+        ("meta", lambda meta: {**meta, "open": 7}, "meta: TypeError"),
+        ("meta", lambda meta: {**meta, "pending": [[1]]}, "meta: ValueError"),
+        ("meta", lambda meta: {**meta, "pending": [[1, 9, 0.0, 0, "k", 1, None, [], 0, 0, 0, 0, 0]]}, "event 0 of kind 9"),
+        ("meta", lambda meta: {**meta, "pending": [[1, 0, 0.0, 0, "k", 1, None, [-1], 0, 0, 0, 0, 0]]}, "meta: OverflowError"),
+        ("meta", lambda meta: {**meta, "most_per_node": None}, "meta: TypeError"),
+    ],
+)
+def test_an_altered_state_is_refused_with_what_is_wrong(tmp_path: Path, name: str, change: Any, problem: str) -> None:
+    path = tmp_path / "state.npz"
+    filled().save(path)
+    _altered(path, name, change)
+    with pytest.raises(StateError, match=problem):
+        State.load(path)
+
+
+def test_a_state_larger_in_memory_than_on_disk_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    """A compressed gigabyte of zeros, and a header that claims a petabyte."""
+    path = tmp_path / "state.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("ready.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (2**28,)})
+        for _ in range(64):
+            member.write(bytes(2**22))
+    assert path.stat().st_size < 2**21
+    tracemalloc.start()
+    with pytest.raises(StateError, match="they are compressed, or overlap"):
+        State.load(path)
+    with zipfile.ZipFile(path, "w") as archive, archive.open("ready.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (2**48,)})
+    with pytest.raises(StateError, match="is not what its"):
+        State.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+    tracemalloc.stop()
