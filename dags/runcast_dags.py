@@ -81,13 +81,14 @@ def which_day(cluster_name: str) -> str:
 def day_of_run(cluster_name: str, context: Any) -> str:
     """Return the day asked for; else the last full day of the data interval; else, without an interval, the cluster's default."""
     from runcast.data.cluster import find_cluster
-    from runcast.night import choose_day, latest_complete_day
+    from runcast.data.days import latest_complete_day
+    from runcast.night import choose_day
 
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
     asked, interval_end = context["params"].get("date"), context.get("data_interval_end")
     if asked is None and cluster.schedule and interval_end is not None:
-        day, why = latest_complete_day(cluster, interval_end), "the last full day of the data interval"
+        day, why = latest_complete_day(cluster, interval_end).isoformat(), "the last full day of the data interval"
     else:
         day, why = choose_day(cluster, settings, asked, pendulum.now("UTC")), "asked for" if asked else "the latest day"
     print(f"{cluster_name}: {day} ({why})")  # noqa: T201 the task's log

@@ -50,7 +50,7 @@ class MayPass(RuncastError):
 
 
 class NoSuchNight(RuncastError):
-    """A night was asked for of a day that is none, or that has not begun."""
+    """A night was asked for of a day that is none, or that is not over."""
 
     exit_code = Exit.USAGE
 

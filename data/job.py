@@ -24,12 +24,13 @@ import pyarrow.compute as pc
 from runcast.data.acceptance import quality_folder
 from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
+from runcast.data.days import latest_complete_day, require_over
 from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, SourceError, TooManyRejects
 from runcast.data.lake import Lake, conform, sort_order
 from runcast.data.log_files import LogFiles, known_files, remember
 from runcast.data.schema import JOBS, REJECTS
 from runcast.data.settings import Settings
-from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.batch import WITHHELD, Batch, Reject
 
 if TYPE_CHECKING:
     from runcast.data.quality import QualityReport
@@ -107,21 +108,27 @@ def ingest(
 ) -> IngestReport:
     """Bring the cluster's lake to the end of `last` (null: of the log), replacing the days from `first` (null: all in the log).
 
+    `now` (aware; null: no clock) bounds the load: a day that is not over then is refused, and the end of the log is at most that of
+    the latest day that is over. A lake whose cut is later, as after a mistyped day, is mended by a load up to that day or of all.
     Files that tell nothing of these days, nor of the look-back, and have not changed since the last load are passed over. Rows of
-    a calendar clock that are a day or more after both `now` (aware) and the end of `last` are refused; null refuses none. Raises
-    SourceError for a log that cannot be read, LogChanged for one that changes while it is read, three times in a row,
-    TooManyRejects above the cluster's limit, LakeBusy where another load still runs after `wait_s`; nothing is written then.
+    a calendar clock that are a day or more after `now` are refused. Raises NoSuchNight for a day that is not over, SourceError for a
+    log that cannot be read, LogChanged for one that changes while it is read, three times in a row, TooManyRejects above the
+    cluster's limit, LakeBusy where another load still runs after `wait_s`; nothing is written then.
     """
     from runcast.data.sources.registry import find_files, pseudonyms_of, read_source
 
     lake, pseudonyms = Lake(settings.lake), pseudonyms_of(cluster, settings)
 
     def read_and_load() -> IngestReport:
-        merge_from = _merge_from(cluster, first, lake.as_of_us(cluster.name))
+        loaded, latest = lake.as_of_us(cluster.name), _latest_cut_us(cluster, now)
+        is_ahead = latest is not None and loaded is not None and loaded > latest
+        mends = is_ahead and (last is None or cut_us(last, cluster.zone) == latest)
+        from_day = None if mends else first
+        merge_from = _merge_from(cluster, from_day, loaded)
         before_us = _NEVER if merge_from is None else day_start_us(day_of(merge_from), cluster.zone)
         log = known_files(cluster, settings, find_files(cluster, settings), lake.fingerprint(cluster.name), before_us)
         batches = read_source(cluster, settings, log=log)
-        report = load(cluster, lake, batches, first=first, last=last, now=now, log=log, progress=progress)
+        report = load(cluster, lake, batches, first=from_day, last=last, now=now, log=log, progress=progress)
         remember(cluster, settings, log, report.fingerprint, report.as_of_us)
         return report
 
@@ -146,24 +153,34 @@ def load(
 ) -> IngestReport:
     """`ingest` of batches that are at hand; `log` tells of files that need not be read."""
     log = LogFiles(()) if log is None else log
+    for day in (first, last):
+        if day is not None and now is not None:
+            require_over(cluster, day, now)
     if first and last and first > last:
         raise LakeError(f"{cluster.name}: asked for {first} to {last}; the first day must not be after the last")
-    loaded = lake.as_of_us(cluster.name)
-    batches = (_refuse_future(batch, _latest_us(cluster, last, now)) for batch in batches)
-    seen = _read_log(
-        cluster, lake, batches, _merge_from(cluster, first, loaded), cut_us(last, cluster.zone) if last else _NO_CUT, progress
-    )
+    loaded, latest = lake.as_of_us(cluster.name), _latest_cut_us(cluster, now)
+    batches = (_refuse_future(batch, _latest_us(cluster, now)) for batch in batches)
+    up_to = cut_us(last, cluster.zone) if last else _NO_CUT if latest is None else latest
+    seen = _read_log(cluster, lake, batches, _merge_from(cluster, first, loaded), up_to, progress)
     _refuse(cluster, seen, log)
     _refuse_moved_clock(cluster, lake, seen.jobs)
-    seen.first_submit_us = min(seen.first_submit_us, log.first_submit_us)
-    if last is not None and seen.accepted:
-        _refuse_before_the_log(cluster, lake, seen, last)
+    reach_us, seen.first_submit_us = seen.first_submit_us, min(seen.first_submit_us, log.first_submit_us)
+    if up_to != _NO_CUT and seen.accepted:
+        _refuse_before_the_log(cluster, lake, seen, up_to)
 
     cut = cut_us(last or _last_day(seen.jobs, cluster), cluster.zone)
-    is_past = loaded is not None and cut < loaded
+    is_wound_back = _winds_back(cluster, lake, first, last, cut, latest)
+    is_past = loaded is not None and cut < loaded and not is_wound_back
     jobs = _without_open(seen) if is_past else seen.jobs
     asked = _asked_days(jobs, cluster, first, cut)
-    existing, touched = _related(cluster, lake, jobs, asked, seen.first_submit_us, all_open=first is not None or is_past)
+    still_open = lake.read_open(cluster.name)
+    existing, touched = _related(cluster, lake, jobs, asked, seen.first_submit_us)
+    if not is_past:
+        still_open = _still_named(still_open, seen, reach_us)
+    existing = pa.concat_tables([existing, still_open])
+    if is_wound_back:
+        existing, touched = seen_at(existing, cut), touched | set(_days_since(cut, cluster, lake))
+        seen.notes["cut_wound_back"] += 1
 
     # A row from before the look-back only says that a row of the load is stale; what the lake holds of its job stays.
     among = latest_rows(pa.concat_tables([jobs.select(_KEY_COLUMNS), seen.ended_before]))
@@ -323,11 +340,16 @@ def _read_log(
     return seen
 
 
-def _latest_us(cluster: Cluster, last: date | None, now: datetime | None) -> int:
+def _latest_us(cluster: Cluster, now: datetime | None) -> int:
     """Return the latest time that a row may have (µs UTC); a day over, for clocks and zones that are a little off."""
     if now is None or cluster.clock != "calendar":
         return _NO_CUT
-    return max(round(now.timestamp() * 1_000_000), 0 if last is None else cut_us(last, cluster.zone)) + DAY_US
+    return round(now.timestamp() * 1_000_000) + DAY_US
+
+
+def _latest_cut_us(cluster: Cluster, now: datetime | None) -> int | None:
+    """Return the latest cut (µs UTC) that can be at `now`; null without a clock that tells it, or where the log's is another."""
+    return None if now is None or cluster.clock != "calendar" else cut_us(latest_complete_day(cluster, now), cluster.zone)
 
 
 def _refuse_future(batch: Batch, latest_us: int) -> Batch:
@@ -387,9 +409,10 @@ def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
         )
 
 
-def _refuse_before_the_log(cluster: Cluster, lake: Lake, seen: _Seen, last: date) -> None:
-    """Raise SourceError where neither the log nor the lake knows a job by the end of `last`: there is no night to run."""
-    if seen.first_submit_us < cut_us(last, cluster.zone) or any(day <= last.isoformat() for day in lake.dates(cluster.name)):
+def _refuse_before_the_log(cluster: Cluster, lake: Lake, seen: _Seen, cut: int) -> None:
+    """Raise SourceError where neither the log nor the lake knows a job before `cut`: there is no night to run."""
+    last = day_of(int(local_days(np.array([cut - 1]), cluster.zone)[0]))
+    if seen.first_submit_us < cut or any(day <= last.isoformat() for day in lake.dates(cluster.name)):
         return
     begins = day_of(int(local_days(np.array([seen.first_submit_us]), cluster.zone)[0]))
     raise SourceError(
@@ -468,10 +491,40 @@ def _asked_days(jobs: pa.Table, cluster: Cluster, first: date | None, cut: int) 
     return range(int(days.min()) + 1, stop) if len(days) else range(0)
 
 
-def _related(
-    cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, reach_us: int, *, all_open: bool
-) -> tuple[pa.Table, set[int]]:
-    """The lake's rows that this load may settle or that may outdo its rows, and the days whose partitions are made anew.
+def _winds_back(cluster: Cluster, lake: Lake, first: date | None, last: date | None, cut: int, latest: int | None) -> bool:
+    """Whether a load of the whole log mends a lake whose cut is later than anything can have been known.
+
+    That is: later than `latest`, which the load reaches, or, where no last day is named, later than the log and every ended job.
+    """
+    loaded = lake.as_of_us(cluster.name)
+    if first is not None or loaded is None or cut >= loaded:
+        return False
+    return (latest is not None and loaded > latest == cut) or (last is None and not _days_since(cut, cluster, lake))
+
+
+def _days_since(cut: int, cluster: Cluster, lake: Lake) -> list[int]:
+    """Days of the lake that begin at `cut` or later."""
+    first = int(local_days(np.array([cut]), cluster.zone)[0])
+    return [day for day in map(day_number, map(date.fromisoformat, lake.dates(cluster.name))) if day >= first]
+
+
+def _still_named(still_open: pa.Table, seen: _Seen, reach_us: int) -> pa.Table:
+    """The lake's open jobs without those that the log no longer names, which are counted.
+
+    What was read of the log must reach back before a job's submission (`reach_us`), and none of its refused records may be the job's.
+    Such a job was deleted, or is a runaway that somebody cleared; named again, it is an open job again.
+    """
+    is_named = pc.is_in(still_open["job_key"], seen.jobs["job_key"].combine_chunks()).to_numpy()
+    refused = "\n".join(reject.raw for reject in seen.rejects)
+    is_refused = np.array([WITHHELD in refused or job_id in refused for job_id in still_open["job_id"].to_pylist()], bool)
+    stays = is_named | is_refused | (microseconds(still_open["submit_time"]) < reach_us)
+    if not stays.all():
+        seen.notes["no_longer_named"] += int((~stays).sum())
+    return still_open.filter(pa.array(stays, pa.bool_()))
+
+
+def _related(cluster: Cluster, lake: Lake, jobs: pa.Table, asked: range, reach_us: int) -> tuple[pa.Table, set[int]]:
+    """The lake's ended rows that this load may settle or that may outdo its rows, and the days whose partitions are made anew.
 
     Those are the days asked for (whose present rows do not count, but for those submitted before the log's reach), days on which
     a late job ended, and any other day since the first submission of the load that holds one of its jobs: a requeued job may have
@@ -490,9 +543,7 @@ def _related(
     existing = lake.read_ended(cluster.name, [day_of(day).isoformat() for day in sorted(merged)])
     older_days = lake.dates_submitted_before(cluster.name, reach_us)
     older = lake.read_ended(cluster.name, [day for day in older_days if day_number(date.fromisoformat(day)) in asked])
-    still_open = lake.read_open(cluster.name)
-    kept = [existing, _submitted_before(older, reach_us), still_open if all_open else _submitted_before(still_open, reach_us)]
-    return pa.concat_tables(kept), touched | merged | (present & set(asked))
+    return pa.concat_tables([existing, _submitted_before(older, reach_us)]), touched | merged | (present & set(asked))
 
 
 def _submitted_before(jobs: pa.Table, us: int) -> pa.Table:

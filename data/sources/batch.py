@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+WITHHELD = "(withheld: "  # what the raw text of a reject begins with where names are replaced
+
 
 class Reject(NamedTuple):
     """One refused record: file, 1-based line (record number where a format has no lines), stable reason, detail, raw text."""

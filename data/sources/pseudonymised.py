@@ -7,14 +7,14 @@ import pyarrow.compute as pc
 
 from runcast.data.errors import SourceError
 from runcast.data.pseudonyms import ARRAY_ID, Pseudonyms
-from runcast.data.sources.batch import Batch
+from runcast.data.sources.batch import WITHHELD, Batch
 
 
 def pseudonymised(batches: Iterable[Batch], names: Pseudonyms) -> Iterator[Batch]:
     """Yield the batches with pseudonyms; the raw text of a reject, of which nobody knows where its names are, is withheld."""
     try:
         for batch in batches:
-            rejects = tuple(r._replace(raw=f"(withheld: {len(r.raw)} characters)") for r in batch.rejects)
+            rejects = tuple(r._replace(raw=f"{WITHHELD}{len(r.raw)} characters)") for r in batch.rejects)
             yield Batch(_with_pseudonyms(batch.jobs, names), rejects, batch.skipped, batch.notes)
     except SourceError as error:
         raise error.without_quotes() from None  # the cause would quote, too

@@ -22,6 +22,7 @@ from typer.exceptions import TyperException
 
 from runcast import night, records, rounds, show
 from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_files
+from runcast.data.days import checked_day
 from runcast.data.errors import ClusterFileError, Exit, NoSuchNight, QualityStop, RuncastError, UsageError
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings, require_home
@@ -161,9 +162,9 @@ def ingest(
     settings, chosen = _open(cluster, makes_home=True)
     if sum([date is not None, first is not None or last is not None, everything]) != 1:
         raise typer.BadParameter("name what to load: one of --date D, --from D --to D, or --all")
-    from_day, to_day = (date, date) if date else (first, last)
+    from_day, to_day = (_day(text, chosen) for text in ((first, last) if date is None else (date, date)))
     with _progress(f"{cluster}: reading the log", as_json):
-        report = load(chosen, settings, first=_day(from_day), last=_day(to_day), now=dt.datetime.now(dt.UTC))
+        report = load(chosen, settings, first=from_day, last=to_day, now=dt.datetime.now(dt.UTC))
     _result(report.to_json(), as_json, show.ingest_lines(report.to_json()))
 
 
@@ -183,7 +184,7 @@ def rejects(
     if cluster is None:
         raise typer.BadParameter("name the cluster: --cluster NAME")
     settings, chosen = _open(cluster)
-    found = find_rejects(chosen, settings, _day(date))
+    found = find_rejects(chosen, settings, _day(date, chosen))
     _result(found, as_json, show.rejects_table(found, limit))
 
 
@@ -304,21 +305,22 @@ def replay(
     settings, chosen = _open(cluster, makes_home=True)
     if every not in CADENCES:
         raise typer.BadParameter(f"--every {every!r}; write one of {', '.join(CADENCES)}")
-    if test_share is not None and (first or last):
+    if test_share is not None and (first is not None or last is not None):
         raise typer.BadParameter("name the test jobs once: by --test-share, or by --from and --to")
-    if first and last and _day(first) > _day(last):  # type: ignore[operator]
+    from_day, to_day, as_of_day = (_day(text, chosen) for text in (first, last, as_of))
+    if from_day and to_day and from_day > to_day:
         raise typer.BadParameter(f"--from {first} is after --to {last}")
     with _progress(f"{cluster}: reading the log", as_json):
-        load(chosen, settings, first=None, last=_day(as_of), now=dt.datetime.now(dt.UTC))
+        load(chosen, settings, first=None, last=as_of_day, now=dt.datetime.now(dt.UTC))
     with _progress(f"{cluster}: replaying, models trained {every}", as_json) as say:
         result = run_replay(
             chosen,
             settings,
             every=every,
             test_share=test_share,
-            first=_day(first),
-            last=_day(last),
-            as_of=_day(as_of),
+            first=from_day,
+            last=to_day,
+            as_of=as_of_day,
             predictions=predictions,
             progress=say,
         )
@@ -536,20 +538,19 @@ def _public_logs(settings: Settings) -> list[str]:
 
 
 def _night(date: str | None, cluster: Cluster, settings: Settings) -> str:
-    """Return the day asked for as YYYY-MM-DD, or the default; what is no day, or has not begun, is a wrong parameter."""
+    """Return the day asked for as YYYY-MM-DD, or the default; what is no day, or is not over, is a wrong parameter."""
     try:
         return night.choose_day(cluster, settings, date, dt.datetime.now(dt.UTC))
     except NoSuchNight as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _day(text: str | None) -> dt.date | None:
-    if text is None:
-        return None
+def _day(text: str | None, cluster: Cluster) -> dt.date | None:
+    """Return the day that an option names; what is no day, or is not over, is a wrong parameter."""
     try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a day; write YYYY-MM-DD") from None
+        return None if text is None else checked_day(cluster, text, dt.datetime.now(dt.UTC))
+    except NoSuchNight as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _result(value: Any, as_json: bool, shown: Any) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from runcast.data.cluster import Cluster, find_cluster
-from runcast.data.errors import NoSuchNight, SourceError, StageBusy
+from runcast.data.days import checked_day, latest_complete_day
+from runcast.data.errors import SourceError, StageBusy
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings
 from runcast.data.turns import take_turn
@@ -113,11 +114,12 @@ def run_stage(name: str, cluster_name: str, day: str) -> Record:
     """Run one stage of the night of `day` (YYYY-MM-DD, local to the cluster) and keep its record; the record is returned.
 
     The front page is written after a stage that ends the night and after one that failed, whose error is kept and raised.
-    Raises StageBusy where another process runs this stage of the cluster, HomeRefuses where the disk does not take what it writes.
+    Raises NoSuchNight for a day that is none or is not over, StageBusy where another process runs this stage of the cluster,
+    HomeRefuses where the disk does not take what it writes.
     """
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
-    date = dt.date.fromisoformat(day)
+    date = checked_day(cluster, day, dt.datetime.now(dt.UTC))
     lock = settings.home / "locks" / f"{quote(cluster.name, safe='')}.{name}"
     with (
         told_where_refused(f"{cluster.name}, {day}: {name}"),
@@ -177,7 +179,7 @@ def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.
     if asked is not None:
         return checked_day(cluster, asked, now).isoformat()
     if cluster.schedule:
-        return latest_complete_day(cluster, now)
+        return latest_complete_day(cluster, now).isoformat()
     from runcast.data.job import ingest
     from runcast.data.lake import Lake
 
@@ -186,24 +188,3 @@ def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.
     if not dates:
         raise SourceError(f"{cluster.name}: no job in this log has ended, so there is no night to run; name one with --date")
     return max(dates)
-
-
-def checked_day(cluster: Cluster, text: str, now: dt.datetime) -> dt.date:
-    """Return the day that `text` names; raises NoSuchNight for what is no day, or for one that has not begun in the cluster's zone."""
-    from runcast.data.asof import cut_us
-
-    try:
-        day = dt.date.fromisoformat(text)
-        cut_us(day, cluster.zone)
-    except (ValueError, TypeError, OverflowError):
-        raise NoSuchNight(f"{cluster.name}: {text!r} is not a day; write YYYY-MM-DD") from None
-    if cluster.clock == "calendar" and day > now.astimezone(cluster.zone).date():
-        raise NoSuchNight(
-            f"{cluster.name}: {day} has not begun in {cluster.time_zone}; the night of a day is run when it is over"
-        )
-    return day
-
-
-def latest_complete_day(cluster: Cluster, now: dt.datetime) -> str:
-    """Return yesterday in the cluster's zone: the latest day of which all can be known at `now` (aware)."""
-    return (now.astimezone(cluster.zone).date() - dt.timedelta(days=1)).isoformat()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runcast.data.cluster import find_cluster
+from runcast.data.days import checked_day
 from runcast.data.settings import read_settings
 
 Record = dict[str, Any]
@@ -19,11 +20,11 @@ def live_accuracy(cluster_name: str, day: str) -> Record:
     from runcast.evaluation.live.job import look_at, record_path
     from runcast.registry.job import log_live
 
-    settings = read_settings()
+    settings, now = read_settings(), dt.datetime.now(dt.UTC)
     cluster = find_cluster(settings.clusters, cluster_name)
-    document = look_at(cluster, settings, dt.date.fromisoformat(day))
+    document = look_at(cluster, settings, checked_day(cluster, day, now))
     kept = record_path(settings, cluster.name, day)
-    return {**document, "record": str(kept), **log_live(cluster, settings, document, kept, dt.datetime.now(dt.UTC))}
+    return {**document, "record": str(kept), **log_live(cluster, settings, document, kept, now)}
 
 
 def weekly_replay(cluster_name: str, day: str, progress: Callable[[str], None] = lambda text: None) -> Record:
@@ -33,8 +34,9 @@ def weekly_replay(cluster_name: str, day: str, progress: Callable[[str], None] =
 
     settings = read_settings()
     cluster = find_cluster(settings.clusters, cluster_name)
+    as_of = checked_day(cluster, day, dt.datetime.now(dt.UTC))
     folder = settings.home / "replay" / cluster.name / day
-    document = replay(cluster, settings, every="weekly", as_of=dt.date.fromisoformat(day), report=folder, progress=progress)
+    document = replay(cluster, settings, every="weekly", as_of=as_of, report=folder, progress=progress)
     logged = log_replay(cluster, settings, document, folder, dt.datetime.now(dt.UTC))
     return {**document, "report": str(folder / "report.html"), **logged}
 

@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from runcast.data.cluster import read_clusters
+from runcast.data.days import checked_day, latest_complete_day
 from runcast.data.errors import LakeBusy, LakeError, NoSuchNight, RuncastError
-from runcast.night import STAGES, checked_day, latest_complete_day
+from runcast.night import STAGES
 from runcast.registry.errors import StoreUnavailable
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
@@ -260,25 +261,44 @@ NOW = dt.datetime(2026, 3, 1, 23, 30, tzinfo=dt.UTC)  # already the 2nd in Stock
 
 
 @pytest.mark.parametrize(
-    ("text", "day"),
+    ("text", "refused"),
     [
-        ("2026-03-02", "2026-03-02"),
-        ("20260228", "2026-02-28"),
-        ("2026-03-03", None),
-        ("2026-02-30", None),
-        ("9999-12-31", None),
-        ("yesterday", None),
-        ("", None),
+        ("2026-03-01", None),
+        ("1970-01-01", None),
+        ("2026-03-02", r"2026-03-02 is not over in Europe/Stockholm.*The latest such day is 2026-03-01\."),
+        ("2026-03-03", r"2026-03-03 has not begun in Europe/Stockholm"),
+        ("2099-01-01", "has not begun"),
+        ("9999-12-31", "has not begun"),
+        ("0001-01-01", "0001-01-01 is outside 1970 to 2099"),
+        ("20260228", "'20260228' is not a day; write YYYY-MM-DD, for example 2026-02-28"),
+        ("2026-W09-6", "write YYYY-MM-DD, for example 2026-02-28"),
+        ("２026-02-28", "is not a day; write YYYY-MM-DD"),
+        ("2026-02-30", "'2026-02-30' is not a day; write YYYY-MM-DD"),
+        ("yesterday", "'yesterday' is not a day"),
+        ("", "'' is not a day"),
     ],
 )
-def test_a_day_that_is_none_or_has_not_begun_is_refused(tmp_path, text, day):
+def test_a_day_that_is_none_or_is_not_over_is_refused(tmp_path, text, refused):
     (tmp_path / "live.yaml").write_text(LIVE)
     cluster = read_clusters(tmp_path)["live"]
-    if day is None:
-        with pytest.raises(NoSuchNight, match=rf"{text}.*(is not a day; write YYYY-MM-DD|has not begun in Europe/Stockholm)"):
-            checked_day(cluster, text, NOW)
+    if refused is None:
+        assert checked_day(cluster, text, NOW).isoformat() == text
     else:
-        assert checked_day(cluster, text, NOW).isoformat() == day
+        with pytest.raises(NoSuchNight, match=refused):
+            checked_day(cluster, text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"), [("2098-01-01", None), ("9999-12-31", "outside 1970 to 2099"), ("0001-01-01", "outside")]
+)
+def test_a_clock_without_dates_has_days_of_its_own_within_the_calendar(tmp_path, text, refused):
+    (tmp_path / "live.yaml").write_text(LIVE + "clock: relative\n")
+    cluster = read_clusters(tmp_path)["live"]
+    if refused is None:
+        assert checked_day(cluster, text, NOW).isoformat() == text
+    else:
+        with pytest.raises(NoSuchNight, match=refused):
+            checked_day(cluster, text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -293,4 +313,4 @@ def test_a_day_that_is_none_or_has_not_begun_is_refused(tmp_path, text, day):
 def test_the_latest_complete_day_is_local(tmp_path, now_utc, day):
     (tmp_path / "live.yaml").write_text(LIVE)
     cluster = read_clusters(tmp_path)["live"]
-    assert latest_complete_day(cluster, dt.datetime.fromisoformat(now_utc).replace(tzinfo=dt.UTC)) == day
+    assert f"{latest_complete_day(cluster, dt.datetime.fromisoformat(now_utc).replace(tzinfo=dt.UTC))}" == day

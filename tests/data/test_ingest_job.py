@@ -322,10 +322,39 @@ def test_the_days_asked_for_are_what_a_log_that_reaches_them_says_now(lake: Lake
         "2024-03-03": ["early", "first"],
         "2024-03-05": ["later"],
         "2024-03-06": ["long"],
-        "open": ["waits"],
+        "open": [],
     }
     load(CLUSTER, lake, [batch(*ROTATED[:3])])
     assert by_place(lake) == {"2024-03-03": ["early", "first"], "2024-03-06": ["long"], "open": []}
+
+
+NIGHT_2 = {"first": date(2024, 3, 2), "last": date(2024, 3, 2)}
+RUNS = job("2", "01 20:00", "01 20:05", None, "RUNNING")
+OTHERS = (job("1", "01 10:00", "01 10:05", "01 11:00"), job("3", "02 20:00", "02 20:05", "02 23:00"))
+REFUSED = Batch(JOBS.empty_table(), (Reject("f", 9, "end_unreadable", "", "2|ada|2024-03-01T20:00:00|yesterday"),))
+WITHOUT_NAMES = Batch(JOBS.empty_table(), (Reject("f", 9, "end_unreadable", "", "(withheld: 38 characters)"),))
+
+
+@pytest.mark.parametrize(
+    ("log", "still_open"),
+    [
+        pytest.param([batch(*OTHERS)], [], id="not named"),
+        pytest.param([batch(*OTHERS, RUNS)], ["2"], id="named"),
+        pytest.param([batch(OTHERS[1])], ["2"], id="submitted before all that the log tells of"),
+        pytest.param([batch(*OTHERS), REFUSED], ["2"], id="its record cannot be read"),
+        pytest.param([batch(*OTHERS), WITHOUT_NAMES], ["2"], id="a record whose text is withheld cannot be read"),
+    ],
+)
+def test_an_open_job_that_the_log_no_longer_names_is_left_out_and_counted(
+    lake: Lake, log: list[Batch], still_open: list[str]
+) -> None:
+    cluster = CLUSTER.model_copy(update={"source": CLUSTER.source.model_copy(update={"reject_share_at_most": 0.5})})
+    load(cluster, lake, [batch(OTHERS[0], RUNS)], last=date(2024, 3, 1))
+    report = load(cluster, lake, log, **NIGHT_2)
+    assert by_place(lake)["open"] == still_open
+    assert report.notes == ({} if still_open else {"no_longer_named": 1})
+    load(cluster, lake, [batch(*OTHERS, RUNS)], first=date(2024, 3, 3), last=date(2024, 3, 3))
+    assert by_place(lake)["open"] == ["2"], "named again, it is an open job again"
 
 
 def test_equal_rows_in_two_files_count_as_duplicates(lake: Lake) -> None:

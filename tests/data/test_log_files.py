@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from runcast.data import job as ingest_job
 from runcast.data.cluster import Cluster, Source
-from runcast.data.errors import LakeError, LogChanged, SourceError, TooManyRejects
+from runcast.data.errors import LakeError, LogChanged, NoSuchNight, SourceError, TooManyRejects
 from runcast.data.job import IngestReport, ingest
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings, read_settings
@@ -341,17 +341,82 @@ def test_what_may_be_is_not_refused(tmp_path: Path, home: Settings, given: dict[
     assert ingest(cluster(tmp_path, **given), home, now=NOW).rejected == 0
 
 
-@pytest.mark.parametrize(
-    ("now", "rejected"),
-    [
-        pytest.param(datetime(2001, 1, 1, tzinfo=UTC), 0, id="the clock is far behind: the night asked for is believed"),
-        pytest.param(datetime(2099, 1, 1, tzinfo=UTC), 0, id="the clock is far ahead"),
-    ],
-)
-def test_a_clock_that_jumped_changes_no_night(tmp_path: Path, home: Settings, now: datetime, rejected: int) -> None:
+def test_a_clock_that_is_far_ahead_changes_no_night(tmp_path: Path, home: Settings) -> None:
     write(tmp_path, "a.csv", *(line(i, 4) for i in range(5)))
-    report = ingest(cluster(tmp_path), home, last=date(2024, 3, 4), now=now)
-    assert (report.last, report.ended, report.rejected) == ("2024-03-04", 5, rejected)
+    report = ingest(cluster(tmp_path), home, last=date(2024, 3, 4), now=datetime(2099, 1, 1, tzinfo=UTC))
+    assert (report.last, report.ended, report.rejected) == ("2024-03-04", 5, 0)
+
+
+@pytest.mark.parametrize("span", [("first", "last"), ("last",), ("first",)], ids=" ".join)
+def test_a_load_up_to_a_day_that_is_not_over_writes_nothing(tmp_path: Path, home: Settings, span: tuple[str, ...]) -> None:
+    write(tmp_path, "a.csv", *(line(i, 4) for i in range(5)))
+    with pytest.raises(NoSuchNight, match=r"venus: 2024-03-05 is not over in UTC"):
+        ingest(cluster(tmp_path), home, **dict.fromkeys(span, date(2024, 3, 5)), now=datetime(2024, 3, 5, 12, tzinfo=UTC))  # type: ignore[arg-type]
+    assert Lake(home.lake).as_of_us("venus") is None
+
+
+RUNS_ON = [
+    "1,2024-03-01 10:00:00,2024-03-01 10:00:00,2024-03-01 11:00:00,COMPLETED",
+    "2,2024-03-02 20:00:00,2024-03-02 20:00:00,,RUNNING",
+    "3,2024-03-03 20:00:00,2024-03-03 20:00:00,,RUNNING",
+]
+ENDED_SINCE = [*RUNS_ON[:2], RUNS_ON[2].replace(",,RUNNING", ",2024-03-04 12:00:00,COMPLETED")]
+MISTYPED = date(2062, 3, 4)
+
+
+def places(home: Settings) -> dict[str, list[str]]:
+    lake = Lake(home.lake)
+    ended = {day: lake.read_ended("venus", [day])["job_id"].to_pylist() for day in lake.dates("venus")}
+    return ended | {"open": lake.read_open("venus")["job_id"].to_pylist()}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [{"first": date(2024, 3, 4), "last": date(2024, 3, 4)}, {}, {"last": date(2024, 3, 4)}],
+    ids=["the next night", "--all", "--to"],
+)
+def test_a_lake_with_a_cut_in_the_future_is_mended_by_the_next_night_or_by_all(
+    tmp_path: Path, home: Settings, again: dict[str, date]
+) -> None:
+    now = datetime(2024, 3, 5, 12, tzinfo=UTC)
+    write(tmp_path, "a.csv", *RUNS_ON, "4,2024-03-05 06:00:00,2024-03-05 06:00:00,2024-03-05 07:00:00,COMPLETED")
+    ingest(cluster(tmp_path), home, last=MISTYPED)  # as before a load asked for its clock
+    assert places(home) == {"2024-03-01": ["1"], "2024-03-05": ["4"], "open": ["2", "3"]}
+    write(
+        tmp_path, "a.csv", *ENDED_SINCE, "4,2024-03-05 06:00:00,2024-03-05 06:00:00,2024-03-05 07:00:00,COMPLETED",
+        "5,2024-03-04 21:00:00,2024-03-04 21:00:00,,RUNNING",
+    )  # fmt: skip
+    report = ingest(cluster(tmp_path), home, **again, now=now)  # type: ignore[arg-type]
+    assert (report.last, report.notes["cut_wound_back"]) == ("2024-03-04", 1)
+    assert places(home) == {"2024-03-01": ["1"], "2024-03-04": ["3"], "open": ["2", "5"]}
+    day = date(2024, 3, 5)
+    later = ingest(cluster(tmp_path), home, first=day, last=day, now=now + timedelta(days=1))
+    assert places(home) == {"2024-03-01": ["1"], "2024-03-04": ["3"], "2024-03-05": ["4"], "open": ["2", "5"]}
+    assert (later.left_out, later.notes) == ({"ended_before": 1}, {}), "nothing is in the past any more"
+
+
+def test_a_night_before_the_latest_leaves_a_cut_in_the_future_to_the_latest(tmp_path: Path, home: Settings) -> None:
+    write(tmp_path, "a.csv", *RUNS_ON)
+    ingest(cluster(tmp_path), home, last=MISTYPED)
+    day = date(2024, 3, 3)
+    report = ingest(cluster(tmp_path), home, first=day, last=day, now=datetime(2024, 3, 5, 12, tzinfo=UTC))
+    assert (report.left_out["open_in_the_past"], places(home)["open"]) == (2, ["2", "3"])
+
+
+def test_loading_all_of_a_log_without_dates_winds_back_a_cut_beyond_its_end(tmp_path: Path, home: Settings) -> None:
+    write(tmp_path, "a.csv", *RUNS_ON)
+    ingest(cluster(tmp_path, clock="relative"), home, last=MISTYPED)
+    write(tmp_path, "a.csv", *ENDED_SINCE)
+    report = ingest(cluster(tmp_path, clock="relative"), home, now=datetime(2001, 1, 1, tzinfo=UTC))
+    assert report.last == "2024-03-04"
+    assert places(home) == {"2024-03-01": ["1"], "2024-03-04": ["3"], "open": ["2"]}
+
+
+def test_all_of_a_log_is_loaded_up_to_the_latest_day_that_is_over(tmp_path: Path, home: Settings) -> None:
+    write(tmp_path, "a.csv", *RUNS_ON, "4,2024-03-05 06:00:00,2024-03-05 06:00:00,2024-03-05 07:00:00,COMPLETED")
+    report = ingest(cluster(tmp_path), home, now=datetime(2024, 3, 5, 12, tzinfo=UTC))
+    assert (report.last, report.left_out) == ("2024-03-03", {"submitted_later": 1}), "nothing of the 4th stands in the log"
+    assert places(home) == {"2024-03-01": ["1"], "open": ["2", "3"]}
 
 
 @pytest.mark.parametrize("content", ["", "{", "3", "[1]"], ids=["empty", "cut", "number", "list"])
