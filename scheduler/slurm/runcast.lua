@@ -596,6 +596,21 @@ function runcast.plan_refused(slurm_version, slurm_conf_text)
     return "SchedulerParameters in settings.slurm_conf does not hold time_min_as_soft_limit"
 end
 
+-- Returns why an order by this field does nothing good under the PriorityType of a slurm.conf; nil where it works or the file does
+-- not say. Tried on 22.05: priority/basic takes no notice of a site factor, and counts each new job down from the last one's nice.
+function runcast.order_refused(order, slurm_conf_text)
+    if order ~= "site_factor" and order ~= "nice" then
+        return nil
+    end
+    for line in string.gmatch((slurm_conf_text or "") .. "\n", "([^\n]*)\n") do
+        local value = string.match(string.lower(string.gsub(line, "#.*", "")), "^%s*prioritytype%s*=%s*(%S+)")
+        if value == "priority/basic" then
+            return "PriorityType is priority/basic; order by " .. order .. " takes priority/multifactor"
+        end
+    end
+    return nil
+end
+
 -- Settings -------------------------------------------------------------------------------------------------------------------------
 
 local DEFAULTS = {
@@ -687,10 +702,10 @@ local function clean(text)
     return string.sub(string.gsub(tostring(text), "[%c\128-\255]", "?"), 1, 200)
 end
 
--- Returns a function that logs a failure by its reason, at most once in log_every_s for each, with the number left out.
-local function complainer(slurm, every_s, clock)
+-- Returns a function that logs a line, at most once in log_every_s for each reason, with the number left out.
+local function throttled(slurm, every_s, clock)
     local last_s, left_out = {}, {}
-    return function(reason, detail)
+    return function(reason, text)
         local now = clock()
         if last_s[reason] and now >= last_s[reason] and now - last_s[reason] < every_s then
             left_out[reason] = (left_out[reason] or 0) + 1
@@ -698,11 +713,12 @@ local function complainer(slurm, every_s, clock)
         end
         local more = left_out[reason] and " (" .. left_out[reason] .. " more since the last line)" or ""
         last_s[reason], left_out[reason] = now, nil
-        slurm.log_info("%s", "runcast: no forecast: " .. reason .. ": " .. detail .. more)
+        slurm.log_info("%s", "runcast: " .. text .. more)
     end
 end
 
--- Returns a breaker: open() says whether to skip; failed() and answered() tell it what came of a try. After failures_allowed
+-- Returns a breaker: open() says whether to skip; failed() and answered() tell it what came of a try, and answered() returns how
+-- many had failed in a row before. After failures_allowed
 -- failures in a row it skips for pause_s, then lets one job try; each further failure doubles the pause up to longest_pause_s.
 function runcast.breaker(settings, clock)
     local failures, until_s, pause_s = 0, nil, settings.pause_s
@@ -722,9 +738,9 @@ function runcast.breaker(settings, clock)
             return pause
         end,
         answered = function()
-            local recovered = until_s ~= nil
+            local before = failures
             failures, until_s, pause_s = 0, nil, settings.pause_s
-            return recovered
+            return before
         end,
     }
 end
@@ -760,20 +776,34 @@ end
 function runcast.new(given, slurm)
     local settings = runcast.settings_of(given)
     local unix, clock = require("socket.unix"), require("socket.core").gettime
-    local complain = complainer(slurm, settings.log_every_s, clock)
+    local say = throttled(slurm, settings.log_every_s, clock)
+    local function complain(reason, detail)
+        say(reason, "no forecast: " .. reason .. ": " .. detail)
+    end
     local breaker = runcast.breaker(settings, clock)
     local measured = runcast.meter(settings.report_every)
     local group_names = runcast.groups_in(read_file(settings.groups_file))
-    local no_plan = settings.plan and runcast.plan_refused(settings.slurm_version, read_file(settings.slurm_conf))
+    local slurm_conf = (settings.plan or settings.order) and read_file(settings.slurm_conf)
+    local no_plan = settings.plan and runcast.plan_refused(settings.slurm_version, slurm_conf)
     if no_plan then
         slurm.log_error("%s", "runcast: plan is off, no time_min will be set: " .. clean(no_plan))
     end
+    local no_order = settings.order and runcast.order_refused(settings.order, slurm_conf)
+    if no_order then
+        slurm.log_error("%s", "runcast: order is off: " .. clean(no_order))
+    end
+    local uses = {
+        "note " .. (settings.note or "off"),
+        "order " .. (not no_order and settings.order or "off"),
+        "plan " .. (settings.plan and not no_plan and "on" or "off"),
+    }
+    slurm.log_info("%s", "runcast: loaded, asks " .. clean(settings.socket) .. "; " .. table.concat(uses, ", "))
 
     local function use(job_desc, forecast, gpu_count)
         if settings.note then
             set_note(job_desc, settings.note, runcast.note_of(forecast))
         end
-        if settings.order then
+        if settings.order and not no_order then
             ORDERS[settings.order](job_desc, runcast.cost_of(forecast, gpu_count, settings.order_points), settings, slurm)
         end
         if settings.plan and not no_plan then
@@ -805,8 +835,9 @@ function runcast.new(given, slurm)
             end
             return
         end
-        if breaker.answered() then
-            slurm.log_info("%s", "runcast: the service answers again")
+        local failures = breaker.answered()
+        if failures > 0 then
+            say("again", "the service answers again, after " .. failures .. " failures in a row")
         end
         use(job_desc, forecast, job.gpu_count)
     end

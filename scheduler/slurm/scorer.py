@@ -160,6 +160,21 @@ def plan_refused(version_text: str, config_text: str) -> str | None:
     return None
 
 
+def order_refused(order: str | None, config_text: str) -> str | None:
+    """Return why an order by this field moves nothing on this Slurm, or None where it works.
+
+    Tried on 22.05: priority/basic takes no notice of a site factor, and counts each new job down from the last one's nice.
+
+    >>> order_refused("site_factor", "PriorityType            = priority/basic")
+    'PriorityType is priority/basic; --order site_factor takes priority/multifactor'
+    """
+    if order not in ("site_factor", "nice") or not re.search(
+        r"^PriorityType\s*=\s*priority/basic\s*$", config_text, re.MULTILINE
+    ):
+        return None
+    return f"PriorityType is priority/basic; --order {order} takes priority/multifactor"
+
+
 def score(memory: Memory, client: Client, run_command: Run, choice: Choice, limits: "Limits", gpus_tracked: bool) -> PassReport:
     """Run one pass; raises RuncastError, with nothing changed, where the queue or the service gives no answer."""
     remembered = _remembered(memory)
@@ -332,16 +347,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(command, COMMAND_TIMEOUT_S)
 
     try:
-        if arguments.plan and (
-            why := plan_refused(run_command(["scontrol", "--version"]), run_command(["scontrol", "show", "config"]))
-        ):
-            _log.error("--plan is refused: %s", why)
-            return report(UsageError(f"--plan is refused: {why}"))
+        if why := _refused(arguments, run_command):
+            _log.error("%s", why)
+            return report(UsageError(why))
         with held(arguments.memory) as memory:
             return _keep_scoring(arguments, memory, run_command)
     except RuncastError as error:
         _log.error("%s", error)
         return report(error)
+
+
+def _refused(arguments: argparse.Namespace, run_command: Run) -> str | None:
+    """Return why this Slurm cannot have what the operator chose; what was set can be undone on any."""
+    if arguments.undo or not (arguments.plan or arguments.order):
+        return None
+    config = run_command(["scontrol", "show", "config"])
+    if why := order_refused(arguments.order, config):
+        return f"--order is refused: {why}"
+    if arguments.plan and (why := plan_refused(run_command(["scontrol", "--version"]), config)):
+        return f"--plan is refused: {why}"
+    return None
 
 
 def _keep_scoring(arguments: argparse.Namespace, memory: Memory, run_command: Run) -> int:

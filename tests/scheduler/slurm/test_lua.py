@@ -263,7 +263,7 @@ io.write(table.concat(steps, "; "))
 def test_repeated_failures_open_the_breaker_and_one_answer_closes_it(lua: Lua) -> None:
     assert lua(BREAKER) == (
         "0 failed nil; 0 open false; 0 failed 10; 0 open true; 9 open true; 10 open false; 10 failed 20; 29 open true; "
-        "30 open false; 30 failed 30; 60 open false; 60 failed 30; 0 open false; 90 open false; 90 answered true; 90 open false; "
+        "30 open false; 30 failed 30; 60 open false; 60 failed 30; 0 open false; 90 open false; 90 answered 5; 90 open false; "
         "90 failed nil; 90 open false"
     )
 
@@ -300,6 +300,22 @@ def test_the_order_is_by_gpu_time_with_points_for_each_doubling(lua: Lua, p50_s:
 )
 def test_a_time_min_is_refused_where_it_could_become_the_kill_limit(lua: Lua, version: str, conf: str, expected: str) -> None:
     assert expected in lua("io.write(tostring(runcast.plan_refused(arg[1], arg[2])))", version, conf)
+
+
+@pytest.mark.parametrize(
+    ("order", "conf", "expected"),
+    [
+        ("'site_factor'", "ClusterName=c\nprioritytype = Priority/Basic # ours", "PriorityType is priority/basic"),
+        ("'nice'", "PriorityType=priority/basic", "order by nice takes priority/multifactor"),
+        ("'nice'", "PriorityType=priority/multifactor", "nil"),
+        ("'nice'", "#PriorityType=priority/basic", "nil"),
+        ("'site_factor'", "", "nil"),
+        ("'priority'", "PriorityType=priority/basic", "nil"),
+        ("false", "PriorityType=priority/basic", "nil"),
+    ],
+)
+def test_an_order_that_moves_nothing_is_refused(lua: Lua, order: str, conf: str, expected: str) -> None:
+    assert expected in lua(f"io.write(tostring(runcast.order_refused({order}, arg[1])))", conf)
 
 
 HOOK = """
@@ -377,9 +393,48 @@ def test_failures_are_logged_once_and_then_not_asked_for_a_while(lua: Lua, tmp_p
         after, log = hook(lua, f"{{socket='{tmp_path}/s', timeout_ms=1000, failures_allowed=3}}", times=20)
         assert len(service.asked) == 3
     assert after == {"time_limit": 60}
-    assert re.sub(r"\d+\.\d ms", "TIME", log).split("\n") == [
+    assert re.sub(r"\d+\.\d ms", "TIME", log).split("\n")[1:] == [
         "runcast: no forecast: stale: 503: the bundle expired at 2026-01-01T00:00:00Z (after TIME)",
         "runcast: no forecast: pause: not asked again for 10 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "uses"),
+    [
+        ("", "note admin_comment, order off, plan off"),
+        ("note=false, order='nice'", "note off, order nice, plan off"),
+        ("note='comment', plan=true, slurm_version='23.11.1'", "note comment, order off, plan on"),
+        ("plan=true, slurm_version='22.05.8'", "note admin_comment, order off, plan off"),
+    ],
+)
+def test_the_plugin_says_what_it_does_when_it_is_loaded(lua: Lua, tmp_path: Path, settings: str, uses: str) -> None:
+    if not lua.has_sockets():
+        pytest.skip("lua-socket is not installed for it")
+    (tmp_path / "slurm.conf").write_text("SchedulerParameters=time_min_as_soft_limit\n")
+    _, log = hook(lua, f"{{socket='/run/x', slurm_conf='{tmp_path}/slurm.conf', {settings}}}", times=0)
+    assert f"runcast: loaded, asks /run/x; {uses}" in log.split("\n")
+
+
+def test_an_order_that_moves_nothing_is_off_and_the_log_says_so(lua: Lua, tmp_path: Path) -> None:
+    if not lua.has_sockets():
+        pytest.skip("lua-socket is not installed for it")
+    (tmp_path / "slurm.conf").write_text("PriorityType=priority/basic\n")
+    with answering(tmp_path / "s"):
+        settings = f"socket='{tmp_path}/s', timeout_ms=1000, note=false, order='nice', slurm_conf='{tmp_path}/slurm.conf'"
+        after, log = hook(lua, f"{{{settings}}}")
+    assert after == {"time_limit": 60}
+    assert log.split("\n")[0] == "runcast: order is off: PriorityType is priority/basic; order by nice takes priority/multifactor"
+
+
+def test_the_plugin_says_that_the_service_answers_again_after_any_failure(lua: Lua, tmp_path: Path) -> None:
+    if not lua.has_sockets():
+        pytest.skip("lua-socket is not installed for it")
+    with answering(tmp_path / "s") as service:
+        service.modes = iter(["stale", "good", "good"])
+        _, log = hook(lua, f"{{socket='{tmp_path}/s', timeout_ms=1000, failures_allowed=3}}", times=3)
+    assert [line for line in log.split("\n") if "again" in line] == [
+        "runcast: the service answers again, after 1 failures in a row"
     ]
 
 
@@ -455,7 +510,15 @@ def test_the_trial_shows_what_would_be_set(lua: Lua, tmp_path: Path) -> None:
         done = subprocess.run(
             [lua.path, str(FOLDER / "check.lua"), str(path)], capture_output=True, text=True, timeout=30, check=False
         )
-    assert (done.returncode, done.stdout) == (0, f"would set admin_comment = {NOTE}\nOK: jobs pass, with a forecast\n")
+    assert (done.returncode, done.stdout.split("\n")) == (
+        0,
+        [
+            f"slurmctld.log: runcast: loaded, asks {tmp_path}/s; note admin_comment, order off, plan off",
+            f"would set admin_comment = {NOTE}",
+            "OK: jobs pass, with a forecast",
+            "",
+        ],
+    )
 
 
 def installed(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """What the scorer decides for one job, and its passes over a queue with a service on a real socket."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from runcast.scheduler.slurm.scorer import (
     cost_points,
     main,
     note_text,
+    order_refused,
     plan_refused,
     score,
     undo,
@@ -267,6 +269,31 @@ def test_one_job_that_the_service_refuses_does_not_cost_the_others(tmp_path: Pat
 def test_two_scorers_do_not_share_a_memory(tmp_path: Path) -> None:
     with held(tmp_path / "m.json"), pytest.raises(MemoryFileError, match="another process uses it"), held(tmp_path / "m.json"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("order", "config", "expected"),
+    [
+        ("site_factor", "PriorityType            = priority/basic", "takes priority/multifactor"),
+        ("nice", "PriorityParameters = (null)\nPriorityType            = priority/basic\n", "takes priority/multifactor"),
+        ("nice", "PriorityType            = priority/multifactor", "None"),
+        ("priority", "PriorityType            = priority/basic", "None"),
+        (None, "PriorityType            = priority/basic", "None"),
+    ],
+)
+def test_an_order_that_moves_nothing_is_refused(order: str | None, config: str, expected: str) -> None:
+    assert expected in str(order_refused(order, config))
+
+
+def test_the_scorer_ends_with_the_reason_where_its_order_would_move_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho 'PriorityType            = priority/basic'\n")  # as `scontrol show config` of 22.05
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert main(["--memory", str(tmp_path / "m.json"), "--order", "site_factor"]) == 2
+    assert "--order is refused: PriorityType is priority/basic; --order site_factor takes priority/multifactor" in caplog.text
 
 
 def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
