@@ -60,9 +60,9 @@ bench: setup ## the benchmarks, with their ratios and percentiles
 
 nights: setup ## one night on every public log (RUNCAST_TRACES), one line each
 	@mkdir -p $(RUNCAST_HOME)
-	@for file in $$(grep -l RUNCAST_TRACES data/clusters/*.yaml); do name=$$(basename $$file .yaml); \
+	@for file in data/clusters/examples/*.yaml; do name=$$(basename $$file .yaml); \
 	  grep -q '^refused:' $$file && continue; \
-	  $(BIN)/runcast nightly --cluster $$name >"$(RUNCAST_HOME)/$$name.txt" 2>&1 && echo "$$name: done" || { echo "$$name: failed, see $(RUNCAST_HOME)/$$name.txt"; exit 1; }; done
+	  RUNCAST_CLUSTERS=data/clusters/examples $(BIN)/runcast nightly --cluster $$name >"$(RUNCAST_HOME)/$$name.txt" 2>&1 && echo "$$name: done" || { echo "$$name: failed, see $(RUNCAST_HOME)/$$name.txt"; exit 1; }; done
 
 accuracy: setup ## replay every public log (RUNCAST_TRACES) and rewrite docs/accuracy.md; then see studies and worth
 	@$(BIN)/runcast accuracy

@@ -17,7 +17,7 @@ import numpy as np
 from runcast.data.cluster import Drift, read_clusters
 from runcast.data.job import ingest
 from runcast.data.lake import Lake
-from runcast.data.settings import read_settings
+from runcast.data.settings import EXAMPLES, read_settings
 from runcast.evaluation.drift import DAY_US, Errors, Series, findings, is_drift, is_watched, limits_of, watch
 from runcast.features.catalog import COLUMNS_READ
 from runcast.features.matrix import Categories, Matrix
@@ -32,8 +32,8 @@ def read(names: list[str]) -> Iterator[tuple[str, Matrix]]:
     """Yield the features of each log that has at least ten weeks and 5,000 jobs."""
     with tempfile.TemporaryDirectory() as home:
         settings = read_settings({**os.environ, "RUNCAST_HOME": home})
-        for name, cluster in read_clusters(settings.clusters).items():
-            if cluster.refused or "RUNCAST_TRACES" not in cluster.source.paths[0] or (names and name not in names):
+        for name, cluster in read_clusters(EXAMPLES).items():
+            if cluster.refused or (names and name not in names):
                 continue
             ingest(cluster, settings, first=None, last=None)
             jobs = Lake(settings.lake).read_jobs(cluster.name, columns=[*COLUMNS_READ]).to_pandas()

@@ -21,7 +21,7 @@ import numpy as np
 from runcast.data.cluster import Cluster, Source, read_cluster
 from runcast.data.job import check, ingest
 from runcast.data.lake import Lake
-from runcast.data.settings import Settings, read_settings
+from runcast.data.settings import EXAMPLES, Settings, read_settings
 from runcast.data.sources.registry import read_source
 
 _COLUMNS = {
@@ -92,7 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = read_settings({**os.environ, "RUNCAST_HOME": folder})
         if os.environ.get("RUNCAST_TRACES"):
-            cluster = read_cluster(settings.clusters / "pegasus.yaml")
+            cluster = read_cluster(EXAMPLES / "pegasus.yaml")
         else:
             make_log(Path(folder) / "log.csv", arguments.jobs, arguments.days)
             source = Source(format="table", paths=(f"{folder}/log.csv",), options={"columns": _COLUMNS})

@@ -31,6 +31,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="runcast-") as home:
         os.environ["RUNCAST_HOME"] = home
+        os.environ.update(read_settings().with_examples().environment)  # each stage reads the settings again
         settings = read_settings()
         cluster = find_cluster(settings.clusters, cluster_name)
         begun = time.perf_counter()

@@ -24,7 +24,7 @@ def airflow_environment(settings: Settings, environment: Mapping[str, str]) -> d
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # 5 s fail a task's start while one server on SQLite is busy
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "RUNCAST_HOME": str(settings.home),
-        "RUNCAST_CLUSTERS": str(settings.clusters),
+        "RUNCAST_CLUSTERS": os.pathsep.join(map(str, settings.clusters)),
         "RUNCAST_POOL": POOL,  # whoever takes these settings makes it: see pools.py
         "OMP_NUM_THREADS": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -8,6 +8,7 @@ checked on a machine that does not hold the log.
 import difflib
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import tzinfo
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from pydantic import (
 from runcast.data.columns import COLUMNS
 from runcast.data.errors import ClusterFileError, UnknownCluster
 from runcast.data.pseudonyms import DEFAULT_COLUMNS, NameColumn
+from runcast.data.settings import EXAMPLES
 from runcast.data.states import STATES
 
 SourceFormat = Literal["slurm_sacct", "slurm_json", "helios", "pai", "philly", "acme", "swf", "lsf", "k8s_pods", "table"]
@@ -384,26 +386,36 @@ def _doubled_key(root: yaml.Node | None) -> tuple[yaml.Node, yaml.Node] | None:
     return None
 
 
-def read_clusters(folder: Path) -> dict[str, Cluster]:
-    """Read every *.yaml of `folder`, by cluster name in name order; a broken file and two files of one name are refused."""
-    clusters, broken = _read_what_can_be(folder)
+#: One folder of cluster files, or several, which count as one.
+Folders = Path | Sequence[Path]
+
+
+def read_clusters(folders: Folders) -> dict[str, Cluster]:
+    """Read every *.yaml of the folders, by cluster name in name order; a broken file and two files of one name are refused."""
+    clusters, broken = _read_what_can_be(folders)
     for error in broken.values():
         raise error
     return clusters
 
 
-def find_cluster(folder: Path, name: str) -> Cluster:
-    """Return the cluster called `name`; raises ClusterFileError with the nearest name where there is none.
+def find_cluster(folders: Folders, name: str) -> Cluster:
+    """Return the cluster called `name`; raises UnknownCluster with the nearest name where there is none.
 
     A broken file stops only its own cluster, and two files of one name stop only that name.
     """
-    clusters, broken = _read_what_can_be(folder)
+    clusters, broken = _read_what_can_be(folders)
     if name not in clusters:
         if name in broken:
             raise broken[name]
+        where = ", ".join(str(folder) for folder in _listed(folders))
+        if (EXAMPLES / f"{name}.yaml").is_file():
+            raise UnknownCluster(
+                f"no cluster {name!r} in {where}; it is an example, of a public log. Copy {EXAMPLES / name}.yaml there, "
+                f"or set RUNCAST_CLUSTERS={EXAMPLES}"
+            )
         near = difflib.get_close_matches(name, [*clusters, *broken], n=1)
         raise UnknownCluster(
-            f"no cluster {name!r} in {folder}"
+            f"no cluster {name!r} in {where}"
             + (f"; did you mean {near[0]!r}?" if near else f"; it holds {', '.join(clusters) or 'none'}")
         )
     cluster = clusters[name]
@@ -412,13 +424,14 @@ def find_cluster(folder: Path, name: str) -> Cluster:
     return cluster
 
 
-def read_files(folder: Path) -> dict[Path, Cluster | ClusterFileError]:
-    """Return what each *.yaml of `folder` holds, or what is wrong with it, in the files' order; of one name all files are wrong."""
-    if not folder.is_dir():
-        raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
+def read_files(folders: Folders) -> dict[Path, Cluster | ClusterFileError]:
+    """Return what each *.yaml of the folders holds, or what is wrong with it, in the files' order; of one name all files are wrong."""
+    for folder in _listed(folders):
+        if not folder.is_dir():
+            raise ClusterFileError(f"{folder}: no such folder. Set RUNCAST_CLUSTERS to the folder of the cluster files.")
     files: dict[Path, Cluster | ClusterFileError] = {}
     by_name: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.glob("*.yaml")):
+    for path in [path for folder in _listed(folders) for path in sorted(folder.glob("*.yaml"))]:
         try:
             files[path] = cluster = read_cluster(path)
         except ClusterFileError as error:
@@ -432,11 +445,15 @@ def read_files(folder: Path) -> dict[Path, Cluster | ClusterFileError]:
     return files
 
 
-def _read_what_can_be(folder: Path) -> tuple[dict[str, Cluster], dict[str, ClusterFileError]]:
+def _listed(folders: Folders) -> Sequence[Path]:
+    return [folders] if isinstance(folders, Path) else folders
+
+
+def _read_what_can_be(folders: Folders) -> tuple[dict[str, Cluster], dict[str, ClusterFileError]]:
     """Return the usable clusters by name and the errors of the others by file stem, and by name where it is known."""
     clusters: dict[str, Cluster] = {}
     broken: dict[str, ClusterFileError] = {}
-    for path, held in read_files(folder).items():
+    for path, held in read_files(folders).items():
         if isinstance(held, Cluster):
             clusters[held.name] = held
         else:

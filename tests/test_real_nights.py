@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runcast.cli import app
+from runcast.data.settings import EXAMPLES
 
 pytestmark = [pytest.mark.traces, pytest.mark.slow]
 
@@ -17,7 +18,7 @@ LOGS = {"kalos": 800, "openb": 7221, "eagle": 1000, "venus_2vc": 1867, "philly_r
 def run(traces, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))
     monkeypatch.setenv("RUNCAST_TRACES", str(traces))
-    monkeypatch.delenv("RUNCAST_CLUSTERS", raising=False)
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(EXAMPLES))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return lambda *words: CliRunner().invoke(app, list(words), catch_exceptions=False)
 

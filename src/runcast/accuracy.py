@@ -282,13 +282,13 @@ def _bold(text: str, is_best: bool) -> str:
     return f"**{text}**" if is_best else text
 
 
-def replay_beside(cluster_name: str, replays: Replays) -> None:
+def replay_beside(cluster_name: str, replays: Replays, environment: Mapping[str, str]) -> None:
     """Replay one log in a process of its own, whose memory ends with it; leaves document and predictions."""
     words = [
         sys.executable, "-m", "runcast", "replay", "--cluster", cluster_name, "--test-share", "0.2", "--every", "once",
         "--predictions", str(replays.predictions(cluster_name)), "--json",
     ]  # fmt: skip
-    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     write_atomically(replays.document(cluster_name), told)
 
 

@@ -25,7 +25,7 @@ from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_file
 from runcast.data.days import checked_day
 from runcast.data.errors import ClusterFileError, Exit, NoSuchNight, QualityStop, RuncastError, UsageError
 from runcast.data.refusals import told_where_refused
-from runcast.data.settings import Settings, read_settings, require_home
+from runcast.data.settings import EXAMPLES, Settings, read_settings, require_home
 from runcast.host import HOST_COMMANDS, run_host_command
 from runcast.outcome import describe, exit_code, print_json, release_stdout, report, reserve_stdout
 
@@ -125,7 +125,8 @@ def clusters_check(
     if unknown:
         near = difflib.get_close_matches(unknown[0], [path.stem for path in files], n=1)
         raise typer.BadParameter(
-            f"no cluster file for {', '.join(unknown)} in {settings.clusters}" + (f"; did you mean {near[0]!r}?" if near else "")
+            f"no cluster file for {', '.join(unknown)} in {', '.join(map(str, settings.clusters))}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
         )
     rows = [_cluster_row(path, held, settings) for path, held in files.items() if not names or path.stem in names]
     bad = [row["name"] for row in rows if row["problem"] and not row["refused"]]
@@ -372,14 +373,14 @@ def accuracy(
     from runcast.data.lake import Lake
     from runcast.evaluation.studies.kept import Replays
 
-    settings = read_settings()
-    chosen = clusters or _public_logs(settings)
+    settings = read_settings().with_examples()
+    chosen = clusters or _public_logs()
     replays = Replays(settings.home / "accuracy")
     for name in chosen:
         find_cluster(settings.clusters, name)
         if not page_only:
             with _progress(f"replaying {name}", False):
-                replay_beside(name, replays)
+                replay_beside(name, replays, settings.environment)
             err.print(f"  {name}: replayed")
     write_page(out_file, chosen, replays, Lake(settings.lake))
     _result({"page": str(out_file)}, as_json, f"written: {out_file}")
@@ -400,8 +401,8 @@ def study(
 
     if name not in STUDIES:
         raise typer.BadParameter(f"no study {name!r}; known are {', '.join(STUDIES)}")
-    settings, chosen_study = read_settings(), STUDIES[name]
-    logs = clusters or chosen_study.logs or _public_logs(settings)
+    settings, chosen_study = read_settings().with_examples(), STUDIES[name]
+    logs = clusters or chosen_study.logs or _public_logs()
     asked, where = Asked(settings, python, seconds), page or Path("docs") / chosen_study.page
     with _progress(f"study {name}", False) as say:
         run_study(chosen_study, [find_cluster(settings.clusters, one) for one in logs], asked, where, again=again, progress=say)
@@ -532,9 +533,8 @@ def _open(name: str, *, makes_home: bool = False) -> tuple[Settings, Cluster]:
     return settings, found
 
 
-def _public_logs(settings: Settings) -> list[str]:
-    known = read_clusters(settings.clusters)
-    return [name for name, one in known.items() if not one.refused and "RUNCAST_TRACES" in one.source.paths[0]]
+def _public_logs() -> list[str]:
+    return [name for name, example in read_clusters(EXAMPLES).items() if not example.refused]
 
 
 def _night(date: str | None, cluster: Cluster, settings: Settings) -> str:

@@ -43,6 +43,11 @@ def factor(value: float | None) -> str:
     return "–" if number is None else f"×{number:.2f}"
 
 
+def folders(settings: Settings) -> str:
+    """The folders of the cluster files, as a message names them."""
+    return ", ".join(map(str, settings.clusters))
+
+
 def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
     """One line per cluster file, no wider than a terminal of 80 columns; below it what is wrong with those that cannot be used."""
     table = _plain_table("cluster", "format", "zone", "schedule", "state")
@@ -50,7 +55,7 @@ def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
         state = Text("refused" if row["refused"] else "problem", "yellow") if row["problem"] else Text("ready", "green")
         table.add_row(*[Text(one) for one in (row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand")], state)
     problems = [_hanging(row["name"], row["problem"]) for row in rows if row["problem"]]
-    return Group(table, Text(f"\n{len(rows)} cluster files in {settings.clusters}"), *problems)
+    return Group(table, Text(f"\n{len(rows)} cluster files in {folders(settings)}"), *problems)
 
 
 def _plain_table(*titles: str, right: Sequence[str] = ()) -> Table:

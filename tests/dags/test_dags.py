@@ -12,6 +12,7 @@ import pytest
 from runcast.data.cluster import read_clusters
 from runcast.data.days import checked_day, latest_complete_day
 from runcast.data.errors import LakeBusy, LakeError, NoSuchNight, RuncastError
+from runcast.data.settings import EXAMPLES
 from runcast.night import STAGES
 from runcast.registry.errors import StoreUnavailable
 
@@ -75,9 +76,20 @@ def test_the_shipped_cluster_files_all_give_a_dag(airflow_home, monkeypatch):
     monkeypatch.delenv("RUNCAST_CLUSTERS", raising=False)
     monkeypatch.delenv("RUNCAST_TRACES", raising=False)
     bag = DagBag(dag_folder=str(DAGS))
-    usable = {name for name, cluster in read_clusters(DAGS.parent / "data" / "clusters").items() if cluster.refused is None}
     assert bag.import_errors == {}
-    assert set(bag.dags) == {f"nightly_{name}" for name in usable}, "finished logs: nights only"
+    assert set(bag.dags) == {"nightly_demo_helios", "nightly_demo_pai", "nightly_demo_slurm"}, "finished logs: nights only"
+
+
+def test_the_example_files_all_give_a_dag_where_their_folder_is_named(airflow_home, monkeypatch):
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("RUNCAST_CLUSTERS", os.pathsep.join([str(EXAMPLES), str(EXAMPLES.parent)]))
+    monkeypatch.delenv("RUNCAST_TRACES", raising=False)
+    bag = DagBag(dag_folder=str(DAGS))
+    usable = {name for name, cluster in read_clusters((EXAMPLES, EXAMPLES.parent)).items() if cluster.refused is None}
+    assert len(usable) > 20
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {f"nightly_{name}" for name in usable}
 
 
 def test_a_broken_cluster_file_is_seen_and_leaves_the_others(parse):

@@ -9,6 +9,7 @@ import pytest
 
 from runcast.data.cluster import Cluster, read_cluster
 from runcast.data.errors import SourceError
+from runcast.data.settings import EXAMPLES
 from runcast.data.sources import acme, table
 from runcast.data.sources.batch import Batch
 
@@ -117,7 +118,7 @@ def test_real_rows(traces: Path, name: str, differs: int) -> None:
 @pytest.mark.traces
 def test_kalos_sample_has_the_runtimes_of_its_original_rows(traces: Path) -> None:
     folder = traces / "acme_kalos_sample800"
-    of = read_cluster(Path(acme.__file__).parents[1] / "clusters" / "kalos.yaml")
+    of = read_cluster(EXAMPLES / "kalos.yaml")
     batches = list(table.read(folder / "analysis_acmetrace_kalos_jobs.sample.jsonl.xz", of))
     jobs = pa.concat_tables([batch.jobs for batch in batches]).to_pylist()
     assert (len(jobs), sum(batch.rows_in for batch in batches)) == (800, 800)

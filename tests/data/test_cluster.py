@@ -1,6 +1,7 @@
 """Cluster files: what YAML would take unsaid is refused with its lines."""
 
 import json
+import os
 import re
 from functools import reduce
 from math import inf, nan
@@ -11,7 +12,8 @@ import pytest
 import yaml
 
 from runcast.data.cluster import Cluster, Gate, GateMetric, GateRows, find_cluster, read_cluster, read_clusters
-from runcast.data.errors import ClusterFileError
+from runcast.data.errors import ClusterFileError, UnknownCluster
+from runcast.data.settings import EXAMPLES, read_settings
 from runcast.data.sources.registry import check_options
 from runcast.evaluation.metrics import METRICS, NEITHER
 
@@ -216,3 +218,39 @@ def test_an_option_that_is_no_finite_number_is_refused(tmp_path: Path, source: s
     (tmp_path / "c.yaml").write_text(f"source: {source}\ntime_zone: UTC\n")
     with pytest.raises(ClusterFileError, match=match):
         check_options(read_cluster(tmp_path / "c.yaml"))
+
+
+def test_several_folders_count_as_one(tmp_path: Path) -> None:
+    for folder, name in (("ours", "alpha"), ("theirs", "beta")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.yaml").write_text("source: {format: swf, paths: [log]}\ntime_zone: UTC\n")
+    named = os.pathsep.join(str(tmp_path / folder) for folder in ("ours", "theirs", "ours"))
+    settings = read_settings({"RUNCAST_CLUSTERS": named})
+    assert settings.clusters == (tmp_path / "ours", tmp_path / "theirs")
+    assert set(read_clusters(settings.clusters)) == {"alpha", "beta"}
+    assert find_cluster(settings.clusters, "beta").path == tmp_path / "theirs" / "beta.yaml"
+
+
+def test_one_name_in_two_folders_is_refused_in_both(tmp_path: Path) -> None:
+    for folder in ("ours", "theirs"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "alpha.yaml").write_text("source: {format: swf, paths: [log]}\ntime_zone: UTC\n")
+    with pytest.raises(ClusterFileError, match=r"theirs/alpha\.yaml: the name 'alpha' is also that of .*ours/alpha\.yaml"):
+        find_cluster((tmp_path / "ours", tmp_path / "theirs"), "alpha")
+
+
+def test_a_folder_of_several_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClusterFileError, match=r"gone: no such folder"):
+        read_clusters((tmp_path, tmp_path / "gone"))
+
+
+def test_the_shipped_folder_shows_the_demo_and_an_example_says_how_to_be_used() -> None:
+    settings = read_settings({})
+    assert {name for name in read_clusters(settings.clusters) if (EXAMPLES / f"{name}.yaml").exists()} == set()
+    assert {"demo_slurm", "demo_helios", "demo_pai"} <= set(read_clusters(settings.clusters))
+    with pytest.raises(
+        UnknownCluster, match=r"it is an example, of a public log\. Copy \S*examples/kth\.yaml there, or set RUNCAST_CLU"
+    ):
+        find_cluster(settings.clusters, "kth")
+    assert find_cluster(settings.with_examples().clusters, "kth").name == "kth"
+    assert read_settings(settings.with_examples().environment).clusters == settings.with_examples().clusters

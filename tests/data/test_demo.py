@@ -39,7 +39,7 @@ def logs(home: Settings) -> dict[str, DemoLog]:
 
 @pytest.fixture(scope="module")
 def clusters(home: Settings) -> dict[str, Cluster]:
-    return {name: read_cluster(home.clusters / f"{name}.yaml") for name in REASONS}
+    return {name: read_cluster(home.clusters[0] / f"{name}.yaml") for name in REASONS}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_about_sixty_thousand_jobs_in_120_days(logs: dict[str, DemoLog]) -> None
 def test_every_folder_says_that_its_log_is_made_up(home: Settings, logs: dict[str, DemoLog]) -> None:
     for log in logs.values():
         assert "These logs are made up." in (Path(log.folder) / "README.txt").read_text()
-    for path in home.clusters.glob("demo_*.yaml"):
+    for path in home.clusters[0].glob("demo_*.yaml"):
         assert path.read_text().startswith("# Made up:")
 
 

@@ -10,15 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import runcast.data
 from runcast.data.cluster import find_cluster
-from runcast.data.settings import read_settings
+from runcast.data.settings import EXAMPLES, read_settings
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.registry import read_source
 
 pytestmark = pytest.mark.traces
-
-CLUSTERS = Path(runcast.data.__file__).parent / "clusters"
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ EXPECTED = {
 
 @cache
 def batches(name: str, traces: Path) -> list[Batch]:
-    return list(read_source(find_cluster(CLUSTERS, name), read_settings({"RUNCAST_TRACES": str(traces)})))
+    return list(read_source(find_cluster(EXAMPLES, name), read_settings({"RUNCAST_TRACES": str(traces)})))
 
 
 def jobs(name: str, traces: Path) -> pa.Table:

@@ -7,7 +7,7 @@ import pytest
 
 from runcast.data.cluster import Cluster, read_cluster
 from runcast.data.errors import ClusterFileError, SourceError
-from runcast.data.settings import Settings, read_settings
+from runcast.data.settings import EXAMPLES, Settings, read_settings
 from runcast.data.sources.registry import SOURCES, check_options, find_files, options_of, read_source
 
 LOG = "; UnixStartTime: 1000000000\n" + "".join(f"{n} {n} 0 {n} 1 -1 -1 1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1\n" for n in range(1, 6))
@@ -103,9 +103,7 @@ def test_jobs_that_ended_before_the_look_back_are_skipped_and_counted(tmp_path: 
 
 
 def test_every_cluster_file_that_is_shipped_can_be_read_and_has_fitting_options() -> None:
-    import runcast.data
-
-    files = sorted((Path(runcast.data.__file__).parent / "clusters").glob("*.yaml"))
+    files = sorted([*EXAMPLES.parent.glob("*.yaml"), *EXAMPLES.glob("*.yaml")])
     shipped = [
         (path, read_cluster(path)) for path in files if "${RUNCAST_" in path.read_text()
     ]  # the others are the operator's own

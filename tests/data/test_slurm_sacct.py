@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from runcast.data.cluster import Cluster, read_cluster
 from runcast.data.errors import SourceError
 from runcast.data.schema import JOBS
+from runcast.data.settings import EXAMPLES
 from runcast.data.sources import slurm_sacct
 from runcast.data.sources.batch import Batch, Reject
 
@@ -720,7 +721,7 @@ def test_output_of_a_real_slurm_22_05(log):
 
 
 def real(traces: Path, name: str) -> Log:
-    of = read_cluster(Path(slurm_sacct.__file__).parents[1] / "clusters" / f"{name}.yaml")
+    of = read_cluster(EXAMPLES / f"{name}.yaml")
     return Log(list(slurm_sacct.read(traces / "xdmod_referencedata" / f"{name}.log", of)))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runcast.data.cluster import Cluster, find_cluster
 from runcast.data.job import ingest
-from runcast.data.settings import read_settings
+from runcast.data.settings import EXAMPLES, read_settings
 from runcast.evaluation.job import replay
 
 pytestmark = pytest.mark.traces
@@ -32,7 +32,7 @@ CART, LIGHTGBM = {"kth": 4.02, "lsf": 3.62}, {"kth": 2.97, "lsf": 2.75}
 
 def replayed(name: str, traces: Path, home: Path, kinds: tuple[str, ...], **changes: object) -> dict:
     settings = read_settings({"RUNCAST_TRACES": str(traces), "RUNCAST_HOME": str(home)})
-    cluster: Cluster = find_cluster(settings.clusters, name).model_copy(update=changes)
+    cluster: Cluster = find_cluster(EXAMPLES, name).model_copy(update=changes)
     ingest(cluster, settings)
     return replay(cluster, settings, kinds=kinds)["predictors"]
 

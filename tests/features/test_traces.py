@@ -10,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 from runcast.data.cluster import Cluster, read_cluster
-from runcast.data.settings import read_settings
+from runcast.data.settings import EXAMPLES, read_settings
 from runcast.data.sources.registry import read_source
 from runcast.features.catalog import NAMES
 from runcast.features.matrix import Matrix
 from runcast.features.state import State
 from runcast.features.table import build
 
-CLUSTERS = Path(__file__).parents[2] / "data" / "clusters"
-
 
 def read(name: str, traces: Path, batches: int | None = None) -> tuple[Cluster, pd.DataFrame]:
-    cluster = read_cluster(CLUSTERS / f"{name}.yaml")
+    cluster = read_cluster(EXAMPLES / f"{name}.yaml")
     settings = read_settings({"RUNCAST_TRACES": str(traces)})
     found = islice(read_source(cluster, settings), batches)
     return cluster, pa.concat_tables([batch.jobs for batch in found]).to_pandas()
