@@ -259,6 +259,9 @@ class Export(_Part):
 
     valid_days: float = Field(7, gt=0, le=LONGEST_DAYS)  # past this a bundle is not served: a week without a night is a fault
     served: tuple[str, ...] | None = Field(None, min_length=1)  # globs of what `runcast serve` keeps; null: no live accuracy
+    sign_key: str | None = Field(
+        None, min_length=1
+    )  # private key that signs bundles, see scheduler/signature.py; null: none does
 
 
 class Retention(_Part):

@@ -26,6 +26,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runcast.data.pseudonyms import MAPPABLE
 from runcast.scheduler.errors import BundleDamaged, BundleError, BundleExpired, BundleMismatch, BundleMissing, BundleTooNew
+from runcast.scheduler.signature import SIGNATURE, require_signature, sign
 
 FORMAT_VERSION = 2  # 2 added recipe_version
 CURRENT = "current"
@@ -155,14 +156,22 @@ def read_manifest(bundle: Path) -> Manifest:
 
 
 def check(
-    bundle: Path, *, feature_version: str, now: datetime, recipes: Mapping[str, str] | None = None, cluster: str | None = None
+    bundle: Path,
+    *,
+    feature_version: str,
+    now: datetime,
+    recipes: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+    signers: Path | None = None,
 ) -> Manifest:
     """Return the manifest of a bundle that may be served at `now`; raises the BundleError that says why not.
 
-    `recipes` are the reader's recipe versions by kind. Reads every file: each must be there with the size and hash stated, and
-    none besides.
+    `recipes` are the reader's recipe versions by kind; `signers`, where given, is the file of keys one of which must have signed
+    it. Reads every file: each must be there with the size and hash stated, and none besides.
     """
     manifest = read_manifest(bundle)
+    if signers is not None:
+        require_signature(bundle, manifest.to_json(), signers)
     if cluster is not None and manifest.cluster != cluster:
         raise BundleMismatch(
             f"{bundle}: is of cluster {manifest.cluster!r}, expected {cluster!r}. Name the bundle folder of {cluster}."
@@ -200,7 +209,7 @@ def check_files(bundle: Path, manifest: Manifest) -> None:
         raise BundleDamaged(f"{bundle}: {MANIFEST} is a link, not a file of the bundle. {HOW_TO_MEND}")
     if (total := sum(file.size_bytes for file in manifest.files)) > MOST_BYTES:
         raise BundleDamaged(f"{bundle}: {total} bytes of files; at most {MOST_BYTES} are read. {HOW_TO_MEND}")
-    for path in sorted((listed.keys() | present.keys()) - {MANIFEST}):
+    for path in sorted((listed.keys() | present.keys()) - {MANIFEST, SIGNATURE}):
         if path not in present:
             raise BundleDamaged(f"{bundle}: {path} is missing. {HOW_TO_MEND}")
         if path not in listed or not present[path].is_file() or present[path].is_symlink():
@@ -224,11 +233,11 @@ def resolve(folder: Path) -> Path:
     raise BundleMissing(f"{folder}: no bundle here (neither {MANIFEST} nor a {CURRENT} link). Write one with `runcast export`.")
 
 
-def write_bundle(root: Path, content: Path, manifest: Manifest) -> Path:
+def write_bundle(root: Path, content: Path, manifest: Manifest, sign_key: Path | None = None) -> Path:
     """Write the bundle below `root` from the folders in `content` and return its folder; `current` is not moved.
 
-    `manifest.files` is filled from what is there. Writing the same again returns the bundle that is there; one of the same name
-    that is damaged is replaced.
+    `manifest.files` is filled from what is there; `sign_key`, where given, signs the manifest. Writing the same again returns the
+    bundle that is there; one of the same name that is damaged is replaced.
     """
     files = tuple(
         File(p.relative_to(content).as_posix(), _sha256(p), p.stat().st_size) for p in sorted(content.rglob("*")) if p.is_file()
@@ -240,12 +249,14 @@ def write_bundle(root: Path, content: Path, manifest: Manifest) -> Path:
     with _writer(root):
         if final.exists():
             with contextlib.suppress(BundleError):
-                if read_manifest(final) == whole:
+                if read_manifest(final) == whole and (final / SIGNATURE).exists() == (sign_key is not None):
                     check_files(final, whole)
                     return final
         beside = root / f".{whole.name}.writing"
         shutil.copytree(content, beside)
         (beside / MANIFEST).write_text(whole.to_json(), encoding="utf-8")
+        if sign_key is not None:
+            sign(beside / MANIFEST, sign_key)
         _flush(beside)
         if final.exists():
             shutil.rmtree(final)

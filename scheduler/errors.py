@@ -27,6 +27,10 @@ class BundleMismatch(BundleError):
     """The bundle is of another cluster, or its features are not those this program computes."""
 
 
+class BundleUnsigned(BundleError):
+    """The bundle is not signed by a key that this host accepts."""
+
+
 class BundleExpired(BundleError):
     """The bundle is past its valid_until: nights have not run, and stale forecasts are not served."""
 

@@ -77,8 +77,9 @@ def pack(
     cut: datetime,
     created: datetime,
     pseudonyms: PseudonymsUsed | None = None,
+    sign_key: Path | None = None,
 ) -> Path:
-    """Write a bundle below `root` from a model folder and a state as of `cut`, and return its folder.
+    """Write a bundle below `root` from a model folder and a state as of `cut`, signed where a key is named; return its folder.
 
     `pseudonyms` says how the names in the state were replaced; raises BundleError where the cluster file says otherwise.
     """
@@ -110,7 +111,7 @@ def pack(
         content = Path(scratch) / "content"
         shutil.copytree(model, content / MODEL)
         state.save(content / STATE)
-        return write_bundle(root, content, manifest)
+        return write_bundle(root, content, manifest, sign_key)
 
 
 def pseudonyms_used(cluster: Cluster, settings: Settings) -> PseudonymsUsed | None:

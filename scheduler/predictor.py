@@ -69,17 +69,19 @@ class Predictor:
         pseudonym_key: Path | None = None,
         has_pseudonyms: bool = False,
         cluster: str | None = None,
+        signers: Path | None = None,
     ) -> "Predictor":
         """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError, PseudonymKeyError.
 
-        A bundle that cannot answer is damaged, whatever its hashes say. `cluster`, where given, must be the bundle's. `now` is the
+        A bundle that cannot answer is damaged, whatever its hashes say. `cluster`, where given, must be the bundle's, and a key in
+        the file `signers` must have signed it. `now` is the
         moment that valid_until is compared with, the clock's where it is not given. `pseudonym_key` is the key file of a cluster
         whose names are pseudonyms: jobs come with their names in clear. With `has_pseudonyms` they come as the lake holds them, and
         no key is needed.
         """
         bundle = resolve(folder)
         moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
-        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment, cluster=cluster)
+        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment, cluster=cluster, signers=signers)
         pseudonyms = None if has_pseudonyms else pseudonyms_of(manifest, pseudonym_key)
         scorer, state = load_scorer(bundle / MODEL, manifest.feature_version), State.load(bundle / STATE)
         if scorer.kind != manifest.kind or scorer.card.cluster != manifest.cluster:

@@ -514,6 +514,7 @@ def _pack(
         cut=_cut(cluster, day),
         created=now,
         pseudonyms=pseudonyms_used(cluster, settings),
+        sign_key=None if cluster.export.sign_key is None else Path(settings.expand(cluster.export.sign_key)),
     )
     columns = list(dict.fromkeys([*COLUMNS_READ, "job_key"]))
     jobs = Lake(settings.lake).read_jobs(cluster.name, before=cut_us(day, cluster.zone), columns=columns)

@@ -452,13 +452,16 @@ def predict(
         Path | None,
         typer.Option("--pseudonym-key", help="Key file of a cluster whose names are replaced; default: RUNCAST_PSEUDONYM_KEY."),
     ] = None,
+    signers: Annotated[
+        Path | None, typer.Option("--signers", help="Refuse a bundle that no key in this file has signed; see docs/security.md.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Where the bundle cannot be used: say it as JSON, too.")] = False,
 ) -> None:
     """Read jobs as JSON lines, write forecasts as JSON lines; one that cannot be read gets an error line with its line number."""
     from runcast.scheduler.jobs import parse
     from runcast.scheduler.predictor import Predictor
 
-    predictor = Predictor.load(bundle, pseudonym_key=pseudonym_key or read_settings().pseudonym_key)
+    predictor = Predictor.load(bundle, pseudonym_key=pseudonym_key or read_settings().pseudonym_key, signers=signers)
     bad = 0
     for number, line in enumerate(sys.stdin, 1):
         if not line.strip():
