@@ -19,7 +19,6 @@ def airflow_environment(settings: Settings, environment: Mapping[str, str]) -> d
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",  # nothing starts before its operator says so
         "AIRFLOW__CORE__PARALLELISM": "4",  # the default forks 32 workers of about 130 MiB each
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",  # a local look without a login; the server listens on loopback only
         "AIRFLOW__API__HOST": "127.0.0.1",  # the default is every interface
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # 5 s fail a task's start while one server on SQLite is busy
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",

@@ -1,4 +1,4 @@
-"""`make ui`: Airflow and MLflow on loopback; Ctrl-C stops both.
+"""`make ui`: Airflow and MLflow on loopback, behind a password (ui_access.py); Ctrl-C stops both.
 
 Airflow's parts are started one by one rather than by `airflow standalone`: that one also starts two log servers, which listen on
 every interface and cannot be told otherwise; on one machine the logs are read from the disk.
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from environment import airflow_environment
+from ui_access import USER, make_access, password_file
 
 from runcast.data.settings import read_settings
 
@@ -35,9 +36,16 @@ SERVERS = ("mlflow", "airflow-api-server", "airflow-scheduler", "airflow-dag-pro
 
 
 def start(names: Sequence[str] = SERVERS) -> dict[str, subprocess.Popen[bytes]]:
-    """Start the servers named, each in a process group of its own so that Ctrl-C reaches only this process."""
+    """Start the servers named, each in a process group of its own so that Ctrl-C reaches only this process.
+
+    Those that were started are stopped where another cannot be, or where this is interrupted.
+    """
     settings = read_settings()
+    access = make_access(settings.home)
+    (settings.home / "airflow").mkdir(exist_ok=True)
+    (settings.home / "airflow").chmod(0o700)  # airflow.cfg holds the keys that its tokens are signed with
     environment = airflow_environment(settings, os.environ) | {
+        **access,
         "AIRFLOW__API__PORT": str(AIRFLOW_PORT),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{AIRFLOW_PORT}/execution/",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # 0.5 GiB instead of 2.4
@@ -48,19 +56,25 @@ def start(names: Sequence[str] = SERVERS) -> dict[str, subprocess.Popen[bytes]]:
         for words in (["-m", "airflow", "db", "migrate"], [str(Path(__file__).with_name("pools.py"))]):
             subprocess.run([sys.executable, *words], env=environment, stdout=log, stderr=log, check=True)
     store = ["--backend-store-uri", settings.tracking_uri, "--default-artifact-root", (settings.home / "mlartifacts").as_uri()]
+    allowed = ",".join(f"{host}:{MLFLOW_PORT}" for host in ("127.0.0.1", "localhost"))
+    address = ["--host", "127.0.0.1", "--port", str(MLFLOW_PORT), "--allowed-hosts", allowed]
     commands = {
-        "mlflow": ["mlflow", "server", *store, "--host", "127.0.0.1", "--port", str(MLFLOW_PORT), "--workers", "1"],
+        "mlflow": ["mlflow", "server", *store, *address, "--workers", "1", "--app-name", "basic-auth"],
         "airflow-api-server": ["airflow", "api-server", "--workers", "1"],
         "airflow-scheduler": ["airflow", "scheduler", "--skip-serve-logs"],
         "airflow-dag-processor": ["airflow", "dag-processor"],
         "airflow-triggerer": ["airflow", "triggerer", "--skip-serve-logs"],
     }
-    servers = {}
-    for name in names:
-        with (logs / f"{name}.log").open("ab") as log:
-            servers[name] = subprocess.Popen(
-                [sys.executable, "-m", *commands[name]], env=environment, stdout=log, stderr=log, start_new_session=True
-            )
+    servers: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name in names:
+            with (logs / f"{name}.log").open("ab") as log:
+                servers[name] = subprocess.Popen(
+                    [sys.executable, "-m", *commands[name]], env=environment, stdout=log, stderr=log, start_new_session=True
+                )
+    except BaseException:
+        stop(servers)
+        raise
     return servers
 
 
@@ -88,17 +102,20 @@ def main() -> int:
             f"something answers at {', '.join(taken)} already; set RUNCAST_AIRFLOW_PORT or RUNCAST_MLFLOW_PORT", file=sys.stderr
         )
         return 1
-    servers = start()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts what runs in the background with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    servers: dict[str, subprocess.Popen[bytes]] = {}
     waiting = set(addresses)
     try:
+        servers = start()
         while all(server.poll() is None for server in servers.values()):
             for name in sorted(waiting):
                 if is_up(probes[name]):
                     waiting.discard(name)
                     print(f"{name}: {addresses[name]}", flush=True)
                     if not waiting:
-                        print("Ctrl-C stops both.", flush=True)
+                        print(f"User {USER}, password in {password_file(read_settings().home)}", flush=True)
+                        print(f"Ctrl-C stops both; so does kill {os.getpid()}", flush=True)
             time.sleep(0.5)
         dead = [name for name, server in servers.items() if server.poll() is not None]
         print(f"{', '.join(dead)} stopped by itself; see the logs in {read_settings().home / 'logs'}", file=sys.stderr)

@@ -416,7 +416,7 @@ def what_next(settings: Settings, name: str, day: str) -> str:
             'Ask it:  echo \'{"user": "ada", "cpu_count": 8, "submit_time": "2026-07-01T09:00:00Z"}\' \\',
             f"           | .venv/bin/runcast predict --bundle {settings.bundles / name / 'current'}",
             f"All:     {settings.reports / 'index.html'}   (every cluster's latest night)",
-            "Browse:  make ui            (Airflow and MLflow on loopback)",
+            "Browse:  make ui            (Airflow and MLflow on loopback; it says where the password is)",
             "Yours:   README.md, 'Your own cluster in five minutes'",
         ]
     )

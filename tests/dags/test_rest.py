@@ -117,7 +117,7 @@ def airflow(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             servers.update(local_ui.start(["airflow-scheduler"]))
 
         try:
-            yield Airflow(read_settings(told), client(local_ui.AIRFLOW_PORT, servers), restart_scheduler)
+            yield Airflow(read_settings(told), client(local_ui.AIRFLOW_PORT, servers, home), restart_scheduler)
         finally:
             local_ui.stop(servers)
             assert all(server.poll() is not None for server in servers.values())
@@ -128,7 +128,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def client(port: int, servers: dict[str, subprocess.Popen[bytes]]) -> Callable[..., Any]:
+def client(port: int, servers: dict[str, subprocess.Popen[bytes]], home: Path) -> Callable[..., Any]:
     """Return a function that sends a request and returns the answer's JSON, once the server is there and has given a token."""
     root, headers = f"http://127.0.0.1:{port}", {"Content-Type": "application/json"}
 
@@ -140,7 +140,8 @@ def client(port: int, servers: dict[str, subprocess.Popen[bytes]]) -> Callable[.
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.load(reply)
 
-    headers["Authorization"] = "Bearer " + until(lambda: ask("GET", "/auth/token"))["access_token"]
+    account = {"username": "operator", "password": (home / "ui" / "password").read_text().strip()}
+    headers["Authorization"] = "Bearer " + until(lambda: ask("POST", "/auth/token", account))["access_token"]
     return ask
 
 
