@@ -97,9 +97,12 @@ ALIASES: dict[str, str] = {
     "S": "SUSPENDED",
     "TO": "TIMEOUT",
     "CANCELED": "CANCELLED",
+    "DEADLINEEXCEEDED": "DEADLINE",  # this, Evicted, NodeLost, OOMKilled: Kubernetes' reasons
     "DONE": "COMPLETED",
+    "EVICTED": "PREEMPTED",
     "EXIT": "FAILED",
     "KILLED": "CANCELLED",
+    "NODELOST": "NODE_FAIL",
     "OUTOFMEMORY": "OUT_OF_MEMORY",
     "OOMKILLED": "OUT_OF_MEMORY",
     "PASS": "COMPLETED",

@@ -5,6 +5,8 @@ Columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phas
 - Every pod has a deletion time, also those that were still running when the trace ended: these carry the trace's last second,
   and are open. A Running pod deleted before that ended then, which is how services end: COMPLETED, with a flag.
 - A Pending pod was deleted without having been scheduled: it never started.
+- Two columns more are read where a log has them: `reason` (of pods, or their containers, that failed: Evicted, OOMKilled,
+  DeadlineExceeded ...) says more than the phase Failed, and `restarts` makes attempts. An evicted pod is censored.
 """
 
 from collections.abc import Iterator
@@ -32,13 +34,16 @@ from runcast.data.sources.record import (
     seconds_to_us,
     sources,
 )
+from runcast.data.states import canonical_states
 
 COLUMNS = (
     "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase",
     "creation_time", "deletion_time", "scheduled_time",
 )  # fmt: skip
 
-_STATES = {"Succeeded": "COMPLETED", "Failed": "FAILED", "Running": "RUNNING", "Pending": "PENDING"}
+_STATES = {
+    "Succeeded": "COMPLETED", "Failed": "FAILED", "Running": "RUNNING", "Pending": "PENDING", "Evicted": "PREEMPTED",
+}  # fmt: skip
 
 
 class Options(BaseModel):
@@ -46,7 +51,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    trace_end_s: float | None = None  # default: the latest deletion in the file
+    trace_end_s: float | None = None  # the trace's last second, at which pods are open; default: the latest deletion in the file
 
 
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
@@ -92,6 +97,9 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
     by_deletion = (phases == "Running") & ~is_open
     states = np.array([_STATES.get(phase, "OTHER") for phase in phases], dtype=object)
     states[by_deletion], states[withdrawn] = "COMPLETED", "CANCELLED"
+    if "reason" in piece.columns:
+        why = np.array(canonical_states(piece.columns["reason"]).to_pylist(), dtype=object)
+        states = np.where((phases == "Failed") & (why != "OTHER"), why, states)
     flags = {
         "never_started": ~start.known & ~is_open,
         "start_assumed": unscheduled,
@@ -121,9 +129,19 @@ def _batch(piece: Piece, trace_end_s: float, cluster: Cluster, file: str) -> Bat
         end=end.take(keep),
         first_start=Instants(start.us, start.known & ~unscheduled).take(keep),
         flags=flags,
+        attempts=_attempts(piece, start.known)[keep],
     )
     notes = counted(flags, unknown_state=int((states[keep] == "OTHER").sum()))
     return Batch(jobs, in_order(piece.rejects, rejects), piece.skipped, notes)
+
+
+def _attempts(piece: Piece, started: np.ndarray) -> np.ndarray:
+    """Return how often a pod was started: once more than it was restarted; what is no count is none."""
+    if "restarts" not in piece.columns:
+        return started
+    restarts = read_numbers(piece.columns["restarts"]).values
+    counts: np.ndarray = started + np.where(started & (restarts > 0) & (restarts < 1e6), np.floor(restarts), 0)
+    return counts
 
 
 def _faults(

@@ -2,11 +2,14 @@
 
 Oddities of the format, and what is made of them:
 - -1 says that a value does not apply: it is null here. A run time of 0 is under half a second and stays.
-- Times are seconds since `UnixStartTime` of the header, which may be UNKNOWN or a date. A cluster file with `clock: relative`
-  counts from 1970-01-01 instead; otherwise an unknown start must be given as the option `unix_start_time`.
+- Times are seconds since `UnixStartTime` of the header, which may be UNKNOWN, 0 (also unknown) or a date. A cluster file with
+  `clock: relative` counts from 1970-01-01 instead; otherwise an unknown start must be given as the option `unix_start_time`,
+  unless the times are Unix seconds by their size (with a note).
 - A job that was swapped out has a summary line (status 0 or 1) and, right after it, a line for each burst (status 2, 3, 4) with
   the same number: the manual says to study jobs by the summary, so bursts are skipped. Status 2 without a run time is a job
-  that was still going when the log was made.
+  that was still going when the log was made. A job's only line is the job, whatever its status: that of 2, 3 or 4 says nothing.
+- Statuses outside -1 to 5 are a converter's exit codes; a log with many has no usable status, and a note says so.
+- Simulators put fields of their own after the 18: a log whose first record has them is read without them, with a note.
 - Processors are those requested; where that is not given, those allocated (rigid jobs get what they ask for), with a flag.
 - Requested memory is KiB for each processor.
 - A cancelled job, or one without processors, with no run time never started; its wait is the time until it was withdrawn.
@@ -17,12 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 from pydantic import BaseModel, ConfigDict
 
 from runcast.data.cluster import Cluster
@@ -38,19 +40,16 @@ from runcast.data.sources.record import (
     sources,
     whole_number_text,
 )
+from runcast.data.sources.swf_lines import FIELDS, Parsed, Statuses, is_longer, parse_lines, read_statuses
 
-FIELDS = (
-    "job", "submit", "wait", "run", "allocated", "cpu_time", "used_memory", "requested", "requested_time", "requested_memory",
-    "status", "user", "group", "executable", "queue", "partition", "preceding", "think_time",
-)  # fmt: skip
+__all__ = ["FIELDS", "Options", "read"]
 
-_NUMBER = rb"[+-]?(?:\d{1,25}(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?"  # what no float can hold is no number of a log
-_RECORD = re.compile(rb"[ \t]*" + rb"[ \t]+".join([_NUMBER] * len(FIELDS)) + rb"[ \t]*")
 _HEADER = re.compile(r";\s*(\w+)\s*:\s*(.*?)\s*$")
 _NUMBERED = re.compile(r"(-?\d+)\s+(.+)")
 _NAMELESS = frozenset({"-1", "unknown", "none", "null", "n/a"})
 _EXACT = 2.0**53  # ids beyond it are no longer whole in a float
 
+_UNIX_SECONDS = 500_000_000  # of 1985: no log counts so far from its own start
 _STATES = {0: "FAILED", 1: "COMPLETED", 2: "RUNNING", 5: "CANCELLED"}
 
 
@@ -74,26 +73,25 @@ class _Header:
     partitions: Mapping[int, str] = field(default_factory=dict)
 
 
-class _Parsed(NamedTuple):
-    """The readable lines of a block: `numbers[field]` is float64, `lines` the 1-based line of each."""
-
-    numbers: Mapping[str, np.ndarray]
-    lines: np.ndarray
-    rejects: list[Reject]
-
-
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     """Yield the jobs of one SWF file, a batch per block of lines, in the file's order."""
     options = Options.model_validate(cluster.source.options)
+    statuses = read_statuses(path) if options.status == "recorded" else Statuses(are_usable=False)
     header: _Header | None = None
+    longer = False
     summary_id = np.nan  # number of the last summary line, so that bursts are known across blocks
     for block in read_blocks(path):
+        longer = longer or (header is None and is_longer(block))
+        parsed = parse_lines(block, path.name, longer=longer)
         if header is None:
             header = _read_header(block)
-            anchor_us = _anchor_us(header, options, cluster, path)
-            notes = _zone_notes(header, cluster, anchor_us)
-        parsed = _parse(block, path.name)
-        batch, summary_id = _batch(parsed, block, summary_id, header, anchor_us, options, cluster, path.name)
+            anchor_us, notes = _anchor_us(header, parsed.numbers["submit"], options, cluster, path)
+            notes |= _zone_notes(header, cluster, anchor_us)
+            if not statuses.are_usable and options.status == "recorded":
+                notes["status_unusable"] = 1
+        batch, summary_id = _batch(parsed, block, summary_id, header, anchor_us, statuses, options, cluster, path.name)
+        if parsed.longer:
+            notes["fields_beyond_the_standard"] = parsed.longer
         yield Batch(batch.jobs, batch.rejects, batch.skipped, {**batch.notes, **notes})
         notes = {}
 
@@ -128,20 +126,27 @@ def _usable(numbered: list[tuple[int, str]]) -> dict[int, str]:
     }
 
 
-def _anchor_us(header: _Header, options: Options, cluster: Cluster, path: Path) -> int:
-    """Return the instant of second 0 in microseconds since 1970; raises SourceError where nothing tells it."""
+def _anchor_us(
+    header: _Header, submits: np.ndarray, options: Options, cluster: Cluster, path: Path
+) -> tuple[int, dict[str, int]]:
+    """Return the instant of second 0 in microseconds since 1970, and a note where the times themselves say that it is 1970.
+
+    A start of 0 is what converters write that do not know it. Raises SourceError where nothing tells the start.
+    """
     if cluster.clock == "relative":
-        return 0
+        return 0, {}
     written = header.values.get("UnixStartTime", "")
-    start = options.unix_start_time if options.unix_start_time is not None else _start_time(written)
+    start = options.unix_start_time if options.unix_start_time is not None else _start_time(written) or None
+    if start is None and (submits >= _UNIX_SECONDS).any() and (submits[submits >= 0] >= _UNIX_SECONDS).all():
+        return 0, {"times_are_unix_seconds": 1}
     if start is None:
         raise SourceError(
             f"{path}: UnixStartTime is {written or 'absent'!r}, so no time of day is known. "
             "Set `clock: relative` in the cluster file, or give source.options.unix_start_time."
         )
     if isinstance(start, datetime):
-        return round((start if start.tzinfo else start.replace(tzinfo=cluster.zone)).timestamp() * 1_000_000)
-    return start * 1_000_000
+        return round((start if start.tzinfo else start.replace(tzinfo=cluster.zone)).timestamp() * 1_000_000), {}
+    return start * 1_000_000, {}
 
 
 def _start_time(text: str) -> int | datetime | None:
@@ -175,82 +180,22 @@ def _zone_notes(header: _Header, cluster: Cluster, anchor_us: int) -> dict[str, 
     return {} if theirs.equals(ours) else {"time_zone_differs_from_header": 1}
 
 
-def _parse(block: Block, file: str) -> _Parsed:
-    """Read a block's lines in one go where all are records, and line by line where some are not."""
-    comments = _leading_comments(block.data)
-    first = block.first_line + block.data.count(b"\n", 0, comments)
-    lines = np.arange(first, first + block.data.count(b"\n", comments))
-    try:
-        return _Parsed(_numbers(block.data[comments:], len(lines)), lines, [])
-    except pa.ArrowInvalid:
-        pass
-    good, numbers, rejects = [], [], []
-    for number, line in enumerate(block.data.split(b"\n")[:-1], block.first_line):
-        if _RECORD.fullmatch(line):
-            good.append(line)
-            numbers.append(number)
-        elif (stripped := line.strip()) and not stripped.startswith(b";"):
-            rejects.append(_reject(line, number, file))
-    return _Parsed(_numbers(b"".join(line + b"\n" for line in good), len(good)), np.array(numbers, np.int64), rejects)
-
-
-def _numbers(data: bytes, rows: int) -> dict[str, np.ndarray]:
-    """Read lines of 18 numbers; raises ArrowInvalid where one has another count or something that is no number."""
-    data = _single_blanks(data)
-    if not data:
-        return {name: np.empty(0) for name in FIELDS}
-    table = csv.read_csv(
-        pa.BufferReader(data),
-        read_options=csv.ReadOptions(column_names=FIELDS, use_threads=False, block_size=len(data) + 1),
-        parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(FIELDS, pa.float64()), null_values=[]),
-    )
-    if table.num_rows != rows:
-        raise pa.ArrowInvalid(f"{table.num_rows} rows in {rows} lines")
-    numbers = {name: table[name].to_numpy() for name in FIELDS}
-    if not np.isfinite(sum(column.sum() for column in numbers.values())):
-        raise pa.ArrowInvalid("a word for infinity, or not a number")
-    return numbers
-
-
-def _leading_comments(data: bytes) -> int:
-    """Return where the first line that is no comment begins."""
-    at = 0
-    while data.startswith(b";", at):
-        at = data.index(b"\n", at) + 1
-    return at
-
-
-def _single_blanks(data: bytes) -> bytes:
-    """Make each run of blanks one, and take those at the ends of lines away."""
-    codes = np.frombuffer(data.replace(b"\t", b" "), np.uint8)
-    blank = codes == ord(" ")
-    after_blank = np.concatenate([[True], blank[:-1] | (codes[:-1] == ord("\n"))]) if len(codes) else blank
-    single: bytes = codes[~(blank & after_blank)].tobytes()
-    return single.replace(b" \n", b"\n")
-
-
-def _reject(line: bytes, number: int, file: str) -> Reject:
-    words = re.split(rb"[ \t]+", line.strip(b" \t"))
-    if len(words) != len(FIELDS):
-        return Reject(file, number, "wrong_field_count", f"expected {len(FIELDS)} fields, found {len(words)}", text_of(line))
-    bad = next(name for name, word in zip(FIELDS, words, strict=True) if not re.fullmatch(_NUMBER, word))
-    return Reject(file, number, "not_a_number", f"field {bad}", text_of(line))
-
-
 def _batch(
-    parsed: _Parsed,
+    parsed: Parsed,
     block: Block,
     summary_id: float,
     header: _Header,
     anchor_us: int,
+    statuses: Statuses,
     options: Options,
     cluster: Cluster,
     file: str,
 ) -> tuple[Batch, float]:
-    numbers, lines = parsed.numbers, parsed.lines
+    numbers, lines = dict(parsed.numbers), parsed.lines
+    if not statuses.are_usable:
+        numbers["status"] = np.full(len(lines), -1.0)
     burst, summary_id = _bursts(numbers, summary_id)
-    faults = _faults(numbers, anchor_us, burst)
+    faults = _faults(numbers, anchor_us, burst, statuses)
     bad = np.logical_or.reduce(list(faults.values()), initial=False, axis=0) if faults else np.zeros(len(lines), bool)
     keep = np.flatnonzero(~burst & ~bad)
     rejects = parsed.rejects + _fault_rejects(faults, lines, block, file)
@@ -270,7 +215,7 @@ def _bursts(numbers: Mapping[str, np.ndarray], summary_id: float) -> tuple[np.nd
     return partial & (summaries == ids), float(summaries[-1])
 
 
-def _faults(numbers: Mapping[str, np.ndarray], anchor_us: int, burst: np.ndarray) -> dict[str, np.ndarray]:
+def _faults(numbers: Mapping[str, np.ndarray], anchor_us: int, burst: np.ndarray, statuses: Statuses) -> dict[str, np.ndarray]:
     """Masks by reason of the lines that cannot be jobs; a line has the first reason that fits."""
     run, status = numbers["run"], numbers["status"]
     ids = [numbers[name] for name in ("job", "user", "group", "executable", "queue", "partition", "status")]
@@ -282,7 +227,7 @@ def _faults(numbers: Mapping[str, np.ndarray], anchor_us: int, burst: np.ndarray
         "submit_missing": numbers["submit"] < 0,
         "runtime_negative": (run < 0) & (run != -1),
         "runtime_missing": (run == -1) & ~unfinished,
-        "partial_without_summary": np.isin(status, (3, 4)) | ((status == 2) & (run >= 0)),
+        "partial_without_summary": _is_partial(status, run) & np.isin(numbers["job"], statuses.several_lines),
         "time_out_of_range": ends >= latest_s,
     }
     taken = burst.copy()
@@ -290,6 +235,11 @@ def _faults(numbers: Mapping[str, np.ndarray], anchor_us: int, burst: np.ndarray
         faults[reason] = mask & ~taken
         taken |= mask
     return faults
+
+
+def _is_partial(status: np.ndarray, run: np.ndarray) -> np.ndarray:
+    partial: np.ndarray = np.isin(status, (3, 4)) | ((status == 2) & (run >= 0))
+    return partial
 
 
 def _fault_rejects(faults: Mapping[str, np.ndarray], lines: np.ndarray, block: Block, file: str) -> list[Reject]:
@@ -315,12 +265,12 @@ def _jobs(
     status, run, wait = numbers["status"], numbers["run"], numbers["wait"]
     allocated, requested = numbers["allocated"], numbers["requested"]
     never = ((run == -1) & (status != 2)) | ((run == 0) & (status == 5) & (allocated <= 0))
-    open_ = (status == 2) & ~never
+    open_ = (status == 2) & (run < 0)
     submit_us = anchor_us + seconds_to_us(numbers["submit"])
     waited_us = submit_us + seconds_to_us(np.maximum(wait, 0))
     start = Instants(waited_us, ~never)
     end = Instants(np.where(never, waited_us, waited_us + seconds_to_us(np.maximum(run, 0))), ~open_)
-    state_known = (status != -1) & (options.status == "recorded")
+    state_known = (status != -1) & ~_is_partial(status, run)
     processors = np.where(requested > 0, requested, allocated)
     nodes_too = options.processors == "nodes" or _one_processor_a_node(header)
     limit = numbers["requested_time"]

@@ -57,7 +57,8 @@ def first(folder: Path, text: str, options: dict[str, Any] | None = None) -> dic
         pytest.param(
             pod("Succeeded", scheduled=""), "COMPLETED", "event", 850.0, ["start_assumed"], id="scheduling not recorded"
         ),
-        pytest.param(pod("Evicted"), "OTHER", "censored", 850.0, [], id="unknown word"),
+        pytest.param(pod("Evicted"), "PREEMPTED", "censored", 850.0, [], id="evicted"),
+        pytest.param(pod("Unplugged"), "OTHER", "censored", 850.0, [], id="unknown word"),
     ],
 )
 def test_phase_and_times_give_state_and_label(
@@ -116,3 +117,22 @@ def test_row_that_is_no_pod_is_a_reject(tmp_path: Path, text: str, reason: str) 
 def test_file_of_another_format_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no column cpu_milli"):
         read(tmp_path, "name,cpu\n1,2\n")
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "restarts", "expected"),
+    [
+        pytest.param("Failed", "Evicted", "0", ("PREEMPTED", "censored", 1), id="evicted"),
+        pytest.param("Failed", "OOMKilled", "3", ("OUT_OF_MEMORY", "event", 4), id="out of memory, after three restarts"),
+        pytest.param("Failed", "DeadlineExceeded", "", ("DEADLINE", "censored", 1), id="past its deadline"),
+        pytest.param("Failed", "Error", "x", ("FAILED", "event", 1), id="reason that says no more, restarts that are none"),
+        pytest.param("Succeeded", "Completed", "1", ("COMPLETED", "event", 2), id="succeeded at the second start"),
+    ],
+)
+def test_reason_of_a_failed_pod_and_restarts_are_read_where_they_are_there(
+    tmp_path: Path, phase: str, reason: str, restarts: str, expected: tuple[str, str, int]
+) -> None:
+    lines = (pod(phase).strip(), reason, restarts), (LAST.strip(), "", "0")
+    batch = read(tmp_path, HEADER.strip() + ",reason,restarts\n" + "".join(",".join(parts) + "\n" for parts in lines))
+    job = batch.jobs.to_pylist()[0]
+    assert (job["state"], job["label"], job["attempts"]) == expected

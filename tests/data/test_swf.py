@@ -69,6 +69,8 @@ def test_zero_fractional_and_missing_runtimes_are_told_apart(tmp_path: Path) -> 
 def test_log_of_unknown_start_is_refused_unless_its_clock_is_said_to_be_relative(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"UnixStartTime is 'UNKNOWN'.*clock: relative"):
         read(tmp_path, CASE_26)
+    with pytest.raises(SourceError, match=r"UnixStartTime is '0'"):
+        read(tmp_path, CASE_26.replace("UNKNOWN", "0"))
     assert jobs(tmp_path, CASE_26, clock="relative")[1]["submit_time"] == datetime(1970, 1, 1, 0, 0, 9, tzinfo=UTC)
 
 
@@ -87,7 +89,7 @@ def test_log_of_unknown_start_is_refused_unless_its_clock_is_said_to_be_relative
             datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC),
             id="as date prints",
         ),
-        pytest.param("; UnixStartTime: 0\n", {}, datetime(1970, 1, 1, tzinfo=UTC), id="zero"),
+        pytest.param("; UnixStartTime: 0\n", {"unix_start_time": 0}, datetime(1970, 1, 1, tzinfo=UTC), id="zero, as an option"),
         pytest.param("", {"unix_start_time": 5}, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC), id="option"),
         pytest.param(KNOWN, {"unix_start_time": "2020-01-01T00:00:00Z"}, datetime(2020, 1, 1, tzinfo=UTC), id="option wins"),
     ],
@@ -170,7 +172,6 @@ def test_bursts_are_known_across_blocks(tmp_path: Path) -> None:
         pytest.param(line(2, run=-1), "runtime_missing", id="completed without a runtime"),
         pytest.param(line(2.5), "id_not_whole", id="fraction of a job"),  # type: ignore[arg-type]
         pytest.param(line(2, submit=5e9), "time_out_of_range", id="in another unit"),
-        pytest.param(line(2, status=3), "partial_without_summary", id="burst alone"),
     ],
 )
 def test_bad_line_is_a_reject_with_its_number_and_text_and_shifts_nothing(tmp_path: Path, bad: str, reason: str) -> None:
@@ -330,3 +331,69 @@ def test_whatever_the_bytes_every_line_is_accounted_for(tmp_path: Path, content:
     packed.write_bytes(gzip.compress(path.read_bytes()))
     again = list(swf.read(packed, cluster()))
     assert [b.jobs.drop(["source"]) for b in again] == [b.jobs.drop(["source"]) for b in batches]
+
+
+@pytest.mark.parametrize("header", ["", "; UnixStartTime: UNKNOWN\n", "; UnixStartTime: 0\n"], ids=["none", "unknown", "zero"])
+def test_times_that_are_unix_seconds_by_their_size_are_read_as_such_with_a_note(tmp_path: Path, header: str) -> None:
+    (batch,) = read(tmp_path, header + line(submit=1_000_000_000) + line(2, submit=1_000_000_060))
+    assert batch.jobs["submit_time"][0].as_py() == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    assert batch.notes == {"times_are_unix_seconds": 1}
+
+
+def test_large_times_among_small_ones_are_no_unix_seconds(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="UnixStartTime is 'absent'"):
+        read(tmp_path, line(submit=1_000_000_000) + line(2, submit=60))
+
+
+@pytest.mark.parametrize(("status", "run"), [(2, 5), (3, 5), (4, 5)], ids=["continued", "last", "failed"])
+def test_partial_execution_that_is_its_jobs_only_line_is_a_job_of_unknown_outcome(tmp_path: Path, status: int, run: int) -> None:
+    (batch,) = read(tmp_path, KNOWN + line(1) + line(2, status=status, run=run))
+    job = batch.jobs.to_pylist()[1]
+    assert (job["job_id"], job["state"], job["label"], job["runtime_s"], job["flags"]) == (
+        "2",
+        "OTHER",
+        "event",
+        5.0,
+        ["state_unknown"],
+    )
+    assert batch.rejects == ()
+
+
+def test_partial_executions_of_a_job_without_its_summary_are_rejects(tmp_path: Path) -> None:
+    (batch,) = read(tmp_path, KNOWN + line(1) + line(2, status=2) + line(3) + line(2, status=3))
+    assert [(reject.line, reject.reason) for reject in batch.rejects] == [
+        (3, "partial_without_summary"),
+        (5, "partial_without_summary"),
+    ]
+
+
+def test_exit_codes_in_place_of_statuses_are_no_status_and_cost_no_job(tmp_path: Path) -> None:
+    codes = [0] * 30 + [267, 127, -4, 70, 2, 3] * 4
+    (batch,) = read(tmp_path, KNOWN + "".join(line(n, status=code) for n, code in enumerate(codes, 1)))
+    assert set(zip(batch.jobs["state"].to_pylist(), batch.jobs["label"].to_pylist(), strict=True)) == {("OTHER", "event")}
+    assert (batch.jobs.num_rows, batch.rejects) == (54, ())
+    assert batch.notes == {"state_unknown": 54, "status_unusable": 1}
+
+
+def test_partial_executions_of_a_log_whose_status_is_unusable_are_jobs(tmp_path: Path) -> None:
+    (batch,) = read(tmp_path, KNOWN + line(1, status=2) + line(2, status=2), {"status": "unusable"})
+    assert (batch.jobs.num_rows, batch.rejects) == (2, ())
+
+
+EXTENDED = "1 0 5 100 4 -1 -1 4 3600 -1 1 7 1 1 2 1 -1 -1 {n1,n2} batch a request of words\n"
+
+
+def test_fields_that_simulators_add_are_cut_off_and_noted(tmp_path: Path) -> None:
+    short = EXTENDED.replace(" -1 -1 {n1,n2}", " {n1,n2}").replace(" batch a request of words", "")
+    (batch,) = read(
+        tmp_path, KNOWN + EXTENDED + line(2) + EXTENDED.replace("100", "ten") + short + "; of 20 " + "words " * 20 + "\n"
+    )
+    assert [(job["job_id"], job["runtime_s"]) for job in batch.jobs.to_pylist()] == [("1", 100.0), ("2", 10.0)]
+    assert batch.notes == {"fields_beyond_the_standard": 2}
+    assert [(reject.line, reject.reason) for reject in batch.rejects] == [(4, "not_a_number"), (5, "wrong_field_count")]
+    assert batch.rejects[0].raw == EXTENDED.replace("100", "ten").rstrip("\n")
+
+
+def test_one_longer_line_in_a_log_of_the_standard_stays_a_reject(tmp_path: Path) -> None:
+    (batch,) = read(tmp_path, KNOWN + line(1) + EXTENDED)
+    assert [reject.reason for reject in batch.rejects] == ["wrong_field_count"]
