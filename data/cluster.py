@@ -448,6 +448,12 @@ def read_files(folders: Folders) -> dict[Path, Cluster | ClusterFileError]:
     return files
 
 
+def passed_over(folders: Folders) -> list[Path]:
+    """Return the files that somebody may have meant as cluster files: YAML by their names, but not *.yaml."""
+    every = [path for folder in _listed(folders) for path in sorted(folder.iterdir())]
+    return [path for path in every if path.suffix.lower() in (".yaml", ".yml") and path.suffix != ".yaml"]
+
+
 def _listed(folders: Folders) -> Sequence[Path]:
     return [folders] if isinstance(folders, Path) else folders
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ValidationError
 
@@ -57,13 +58,25 @@ def _module(name: str) -> ModuleType:
 
 
 def check_options(cluster: Cluster) -> None:
-    """Raise ClusterFileError, with line and nearest key, where `source.options` does not fit the format."""
+    """Raise ClusterFileError, with line and nearest key, where `source.options` does not fit the format, or Arrow lacks the zone."""
+    _check_zone(cluster)
     model = options_of(cluster.source.format)
     try:
         model.model_validate(cluster.source.options)
     except ValidationError as error:
         raise ClusterFileError(
             "\n".join(_explain(cluster, model, e["loc"], e["type"], e["msg"]) for e in error.errors())
+        ) from None
+
+
+def _check_zone(cluster: Cluster) -> None:
+    """Python and Arrow look zones up in databases of their own, and minimal systems lack older names such as US/Pacific."""
+    try:
+        pc.assume_timezone(pa.array([0], pa.timestamp("us")), cluster.time_zone)
+    except pa.ArrowInvalid as error:
+        raise ClusterFileError(
+            f"{cluster.path}:{_line_of(cluster.path, ('time_zone',))}: time_zone: {cluster.time_zone!r} cannot be used for times on "
+            f"this machine ({error}). Name a place, e.g. America/Los_Angeles, or install the system's tzdata (older names: tzdata-legacy)."
         ) from None
 
 
@@ -101,6 +114,14 @@ def read_source(
     read = SOURCES[cluster.source.format]
     chosen = LogFiles(find_files(cluster, settings)) if log is None else log
     batches = (_since(batch, since) for batch in _read_still(read, cluster, settings, chosen))
+    names = pseudonyms_of(cluster, settings)
+    return batches if names is None else pseudonymised(batches, names)
+
+
+def read_file(path: Path, cluster: Cluster, settings: Settings) -> Iterator[Batch]:
+    """Yield one file of the log as a load does, whether it stands still or not."""
+    check_options(cluster)
+    batches = SOURCES[cluster.source.format](path, cluster)
     names = pseudonyms_of(cluster, settings)
     return batches if names is None else pseudonymised(batches, names)
 

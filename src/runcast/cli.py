@@ -8,10 +8,12 @@ import datetime as dt
 import difflib
 import importlib.metadata
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +23,14 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from runcast import night, records, rounds, show
-from runcast.data.cluster import Cluster, find_cluster, read_clusters, read_files
+from runcast.data.cluster import Cluster, find_cluster, passed_over, read_clusters, read_files
 from runcast.data.days import checked_day
 from runcast.data.errors import ClusterFileError, Exit, NoSuchNight, QualityStop, RuncastError, UsageError
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import EXAMPLES, Settings, read_settings, require_home
 from runcast.host import HOST_COMMANDS, run_host_command
 from runcast.outcome import describe, exit_code, print_json, release_stdout, report, reserve_stdout
+from runcast.show_clusters import clusters_table
 
 
 def _version(is_asked: bool) -> None:
@@ -58,7 +61,9 @@ app.add_typer(clusters_app, name="clusters")
 rejects_app = typer.Typer(help="Records of the log that were refused: look at them, read them again after a fix.")
 app.add_typer(rejects_app, name="rejects")
 
-out = Console()
+WIDE = 10_000  # columns of what is piped or written to a file: nothing is wrapped there, unless COLUMNS is set
+
+out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 err = Console(stderr=True)
 
 ClusterName = Annotated[str, typer.Option("--cluster", "-c", help="The cluster: its file's name without .yaml.")]
@@ -110,17 +115,17 @@ def _failed(error: BaseException) -> int:
 def clusters_list(as_json: AsJson = False) -> None:
     """List every cluster file and whether it can be used."""
     settings = read_settings()
-    rows = [_cluster_row(path, held, settings) for path, held in read_files(settings.clusters).items()]
-    _result({"clusters": rows}, as_json, show.clusters_table(rows, settings))
+    rows = [_cluster_row(path, held, settings) for path, held in _cluster_files(settings).items()]
+    _result({"clusters": rows}, as_json, clusters_table(rows, settings))
 
 
 @clusters_app.command("check")
 def clusters_check(
     names: Annotated[list[str] | None, typer.Argument(help="Clusters to check; default: all.")] = None, as_json: AsJson = False
 ) -> None:
-    """Check cluster files: the keys, the values, the adapter's options, and that the log's files are there."""
+    """Check cluster files: keys, values and options; read a thousand records of the log, show three jobs and what looks wrong."""
     settings = read_settings()
-    files = read_files(settings.clusters)
+    files = _cluster_files(settings)
     unknown = sorted(set(names or ()) - {path.stem for path in files})
     if unknown:
         near = difflib.get_close_matches(unknown[0], [path.stem for path in files], n=1)
@@ -128,10 +133,12 @@ def clusters_check(
             f"no cluster file for {', '.join(unknown)} in {', '.join(map(str, settings.clusters))}"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    rows = [_cluster_row(path, held, settings) for path, held in files.items() if not names or path.stem in names]
+    chosen = {path: held for path, held in files.items() if not names or path.stem in names}
+    with _progress("reading the logs' first records", as_json):
+        rows = [_cluster_row(path, held, settings, reads=True) for path, held in chosen.items()]
     bad = [row["name"] for row in rows if row["problem"] and not row["refused"]]
     error = ClusterFileError(f"not ready: {', '.join(bad)}")
-    _result({"clusters": rows, **(describe(error) if bad else {})}, as_json, show.clusters_table(rows, settings))
+    _result({"clusters": rows, **(describe(error) if bad else {})}, as_json, clusters_table(rows, settings))
     if bad:
         raise typer.Exit(exit_code(error))
 
@@ -573,18 +580,35 @@ def _progress(text: str, quiet: bool) -> Iterator[Any]:
         yield lambda more: spinner.update(escape(f"{text} ({more})"))
 
 
-def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Settings) -> dict[str, Any]:
-    """Describe one cluster file; `problem` says why it cannot be used now."""
+def _cluster_files(settings: Settings) -> dict[Path, Cluster | ClusterFileError]:
+    """Return the folder's cluster files, and what is passed over for its ending as a problem; raises ClusterFileError for none at all."""
+    files = read_files(settings.clusters)
+    for path in passed_over(settings.clusters):
+        files[path] = ClusterFileError(f"{path}: is passed over, since cluster files end in .yaml; rename it")
+    if not files:
+        raise ClusterFileError(
+            f"{show.folders(settings)}: no cluster file (*.yaml) there. Set RUNCAST_CLUSTERS to the folder of yours."
+        )
+    return files
+
+
+def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Settings, *, reads: bool = False) -> dict[str, Any]:
+    """Describe one cluster file; `problem` says why it cannot be used now. With `reads`, what the log's first records come to."""
     from runcast.data.sources.registry import check_options, find_files
 
     if isinstance(held, ClusterFileError):
         return {"name": path.stem, "format": "", "time_zone": "", "schedule": None, "problem": str(held), "refused": None}
-    problem = held.refused
+    problem, found = held.refused, None
     if problem is None:
         try:
             check_options(held)
             if not any(file.stat().st_size for file in find_files(held, settings)):
                 problem = "every file that source.paths names is empty"
+            elif reads:
+                from runcast.data.preview import preview
+
+                found = preview(held, settings, dt.datetime.now(dt.UTC))
+                problem = found.problem
         except RuncastError as error:
             problem = str(error)
     return {
@@ -594,4 +618,5 @@ def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Setting
         "schedule": held.schedule,
         "problem": problem,
         "refused": held.refused,
+        **({"preview": asdict(found) if found else None} if reads else {}),
     }

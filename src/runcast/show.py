@@ -48,17 +48,7 @@ def folders(settings: Settings) -> str:
     return ", ".join(map(str, settings.clusters))
 
 
-def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
-    """One line per cluster file, no wider than a terminal of 80 columns; below it what is wrong with those that cannot be used."""
-    table = _plain_table("cluster", "format", "zone", "schedule", "state")
-    for row in rows:
-        state = Text("refused" if row["refused"] else "problem", "yellow") if row["problem"] else Text("ready", "green")
-        table.add_row(*[Text(one) for one in (row["name"], row["format"], row["time_zone"], row["schedule"] or "by hand")], state)
-    problems = [_hanging(row["name"], row["problem"]) for row in rows if row["problem"]]
-    return Group(table, Text(f"\n{len(rows)} cluster files in {folders(settings)}"), *problems)
-
-
-def _plain_table(*titles: str, right: Sequence[str] = ()) -> Table:
+def plain_table(*titles: str, right: Sequence[str] = ()) -> Table:
     """Return a table without a frame whose cells are never cut: the first column folds where the terminal is too narrow."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
     for at, title in enumerate(titles):
@@ -66,9 +56,9 @@ def _plain_table(*titles: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def _hanging(head: str, text: str) -> Padding:
+def hanging(head: str, text: str) -> Padding:
     """Return a paragraph whose name stands out and whose lines after the first are indented."""
-    return Padding(Text.assemble((head, "bold"), ": ", text), (0, 0, 0, 2))
+    return Padding(Text.assemble((head, "bold"), ": ", text), (0, 0, 0, 2), expand=False)
 
 
 def demo_lines(logs: Sequence[Any]) -> list[str]:
@@ -339,7 +329,7 @@ def no_nights(settings: Settings) -> str:
 def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
     titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
-    table = _plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
+    table = plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
     reasons, bundles, failures, drifting, last = [], {}, {}, {}, None
     accepted = {row["cluster"]: accepted_line(row["accepted"]) for row in rows if row.get("accepted")}
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}

@@ -1,5 +1,6 @@
 """Formats by name, files by pattern, options checked with line and nearest key."""
 
+import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,6 +80,32 @@ def test_option_that_the_format_does_not_have_is_refused_with_its_line(
     (tmp_path / "a.swf").write_text(LOG)
     with pytest.raises(ClusterFileError, match=match):
         read_source(cluster(tmp_path, "${LOGS}/a.swf", options=options), settings)
+
+
+@pytest.mark.parametrize("zone", ["Factory"])
+def test_zone_that_only_python_has_is_refused_before_anything_is_read(tmp_path: Path, settings: Settings, zone: str) -> None:
+    (tmp_path / "a.swf").write_text(LOG)
+    chosen = cluster(tmp_path, "${LOGS}/a.swf").model_copy(update={"time_zone": zone})
+    with pytest.raises(ClusterFileError, match=rf"c.yaml:6: time_zone: '{zone}' cannot be used .*Name a place"):
+        read_source(chosen, settings)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_empty_log_that_is_compressed_is_an_empty_log_in_every_format(tmp_path: Path, name: str) -> None:
+    clock = {"pai": ("Asia/Shanghai", "week"), "k8s_pods": ("UTC", "relative")}
+    zone, shows = clock.get(name, ("UTC", "calendar"))
+    options = {"columns": {"submit_time": "a", "start_time": "b", "end_time": "c"}} if name == "table" else {}
+    source = {"format": name, "paths": ["x"], "options": options}
+    chosen = Cluster.model_validate({"name": "c", "source": source, "time_zone": zone, "clock": shows})
+    path = tmp_path / "log.txt.gz"
+    path.write_bytes(gzip.compress(b""))
+    if name == "pai":  # a folder of tables, of which the one of jobs is read first
+        path.rename(tmp_path / "pai_job_table.csv.gz")
+        (tmp_path / "pai_job_table.header").write_text("job_name,inst_id,user,status,start_time,end_time\n")
+        path = tmp_path / "pai_task_table.csv.gz"
+        path.write_bytes(gzip.compress(b""))
+    with pytest.raises(SourceError, match="the file is empty"):
+        list(SOURCES[name](path, chosen))
 
 
 def test_cluster_that_is_refused_is_not_read(tmp_path: Path, settings: Settings) -> None:

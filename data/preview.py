@@ -1,0 +1,249 @@
+"""The first thousand records of a cluster's latest log file: three jobs as they are understood, and what looks wrong about them.
+
+Nothing is written. What looks wrong is a guess from the values alone; it never keeps a cluster from being used.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from runcast.data.cluster import Cluster
+from runcast.data.errors import EmptyLog, SourceError
+from runcast.data.settings import Settings
+from runcast.data.sources.batch import Reject
+from runcast.data.sources.hints import hint
+from runcast.data.sources.registry import find_files, read_file
+
+RECORDS = 1000
+SHOWN = 3
+DAY_S = 86_400
+_SHOWN_COLUMNS = (
+    "job_id", "array_id", "user", "group", "account", "queue", "qos", "job_name", "submit_time", "start_time", "end_time",
+    "queue_s", "runtime_s", "gpu_count", "gpu_model", "cpu_count", "mem_mib", "node_count", "time_limit_s", "time_limit_kind",
+    "state", "label", "attempts", "source",
+)  # fmt: skip
+_TEXTS = ("user", "group", "account", "queue", "job_name")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What the first records of a log file come to; `problem` says why a load would fail."""
+
+    file: str
+    records: int
+    jobs: int
+    rejects: Mapping[str, int]  # by reason
+    notes: Mapping[str, int]
+    shown: tuple[Mapping[str, Any], ...]  # jobs as understood: canonical columns, times local to the cluster, nulls left out
+    looks_wrong: tuple[str, ...]
+    problem: str | None = None
+
+
+@dataclass
+class _Sample:
+    """The records of one file, as its adapter understands them."""
+
+    cluster: Cluster
+    path: Path
+    records: int = 0
+    tables: list[pa.Table] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
+    """Read the first records of the latest file (by name) that holds any; raises SourceError, ClusterFileError where none can be read."""
+    sample = _read(cluster, settings)
+    jobs = pa.concat_tables(sample.tables).to_pandas() if sample.tables else pd.DataFrame()
+    reasons = Counter(reject.reason for reject in sample.rejects)
+    return Preview(
+        file=str(sample.path),
+        records=sample.records,
+        jobs=len(jobs),
+        rejects=dict(reasons.most_common()),
+        notes=dict(sample.notes),
+        shown=tuple(_shown(jobs, at, cluster.time_zone) for at in sorted({0, len(jobs) // 2, len(jobs) - 1})[:SHOWN]) if len(jobs) else (),
+        looks_wrong=tuple(_looks_wrong(jobs, sample, now)) if len(jobs) else (),
+        problem=_problem(sample, len(jobs), reasons),
+    )  # fmt: skip
+
+
+def _read(cluster: Cluster, settings: Settings) -> _Sample:
+    """Read batches until there are records enough; an empty file is passed over while there are others."""
+    files = find_files(cluster, settings)
+    for path in reversed(files):
+        sample = _Sample(cluster, path)
+        try:
+            for batch in read_file(path, cluster, settings):
+                sample.records += batch.rows_in
+                sample.tables.append(batch.jobs)
+                sample.rejects += batch.rejects
+                sample.notes.update(batch.notes)
+                if sample.records >= RECORDS:
+                    break
+        except EmptyLog:
+            continue
+        if sample.records:
+            return sample
+    if len(files) == 1:
+        raise SourceError(f"{files[0]}: holds no record yet")
+    raise SourceError(f"none of the {len(files)} files that source.paths names holds a record")
+
+
+def _problem(sample: _Sample, jobs: int, reasons: Counter[str]) -> str | None:
+    """Say why a load of such records would be refused, with one of them and what may be said for it."""
+    at_most = sample.cluster.source.reject_share_at_most
+    refused = len(sample.rejects)
+    if jobs and refused <= at_most * sample.records:
+        return None
+    if not refused:
+        return f"{sample.path}: none of its first {sample.records} records is a job"
+    first = next(reject for reject in sample.rejects if reject.reason == reasons.most_common(1)[0][0])
+    why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(3))
+    advice = hint(first, str(sample.cluster.source.options.get("time", "naive")))
+    return (
+        f"{sample.path}: {refused} of its first {sample.records} records are refused ({why}); a load stops above {100 * at_most:g} %. "
+        f"Line {first.line}: {first.raw[:200]!r}" + (f". Try: {advice}" if advice else "")
+    )
+
+
+def _shown(jobs: pd.DataFrame, at: int, zone: str) -> dict[str, Any]:
+    row = jobs.iloc[at]
+    values: dict[str, Any] = {}
+    for name in _SHOWN_COLUMNS:
+        value = row[name]
+        if value is None or value is pd.NaT or value != value:
+            continue
+        if isinstance(value, pd.Timestamp):
+            values[name] = value.tz_convert(ZoneInfo(zone)).isoformat(sep=" ", timespec="seconds")
+        else:
+            values[name] = value.item() if isinstance(value, np.generic) else value
+    return values
+
+
+def _looks_wrong(jobs: pd.DataFrame, sample: _Sample, now: datetime) -> Iterator[str]:
+    for check in _CHECKS:
+        if text := check(jobs, sample):
+            yield text
+    if text := _future(jobs, sample, now):
+        yield text
+
+
+def _share(mask: Any) -> float:
+    return float(np.mean(mask)) if len(mask) else 0.0
+
+
+def _states(jobs: pd.DataFrame, sample: _Sample) -> str:
+    ended = jobs[jobs["end_time"].notna()]
+    unsaid = ended["flags"].map(lambda flags: "state_unknown" in flags)
+    if len(ended) and unsaid.all():
+        return "no state says how jobs ended: each counts as one that ended by itself, also those that were killed"
+    share = _share((ended["state"] == "OTHER") & ~unsaid)
+    if share > 0.2:
+        return f"the states of {100 * share:.0f} % of the jobs are words that mean nothing here, so these jobs count as cut short"
+    return ""
+
+
+def _empty_columns(jobs: pd.DataFrame, sample: _Sample) -> str:
+    empty = [name for name in _TEXTS if jobs[name].isna().all()]
+    return f"no job has a {', '.join(empty)}" + (": forecasts are best by user" if "user" in empty else "") if empty else ""
+
+
+def _gpus(jobs: pd.DataFrame, sample: _Sample) -> str:
+    if (jobs["gpu_count"] > 0).any():
+        return ""
+    if sample.cluster.gpus_tracked:
+        return "no job asks for a GPU, although the cluster file says gpus_tracked"
+    return "no job asks for a GPU" if (jobs["gpu_count"] == 0).any() else ""
+
+
+def _limits(jobs: pd.DataFrame, sample: _Sample) -> str:
+    """A limit in another unit: many jobs outlive it by far, or it is longer than any machine's."""
+    both = jobs[jobs["time_limit_s"].notna() & jobs["runtime_s"].notna()]
+    limit, ran = both["time_limit_s"], both["runtime_s"]
+    beyond = both[ran > 1.5 * limit + 120]
+    if len(both) >= 10 and len(beyond) > 0.1 * len(both):
+        times = float((beyond["runtime_s"] / beyond["time_limit_s"]).median())
+        unit = ", as if it were in hours" if times > 600 else ", as if it were in minutes"
+        return (
+            f"{100 * len(beyond) / len(both):.0f} % of the jobs ran past 1.5 times their limit (median limit "
+            f"{limit.median():g} s){unit if float(limit.median()) < 20_000 else ''}: see its `unit`"
+        )
+    if len(both) >= 10 and float(limit.median()) > 366 * DAY_S:
+        return f"half the limits are above {limit.median() / DAY_S:.0f} days: see its `unit`"
+    return ""
+
+
+def _runtimes(jobs: pd.DataFrame, sample: _Sample) -> str:
+    ran = jobs["runtime_s"].dropna()
+    if len(ran) < 10:
+        return "" if len(ran) else "no job has a runtime to learn from"
+    if float(ran.median()) > 30 * DAY_S:
+        return f"half the runtimes are above {ran.median() / DAY_S:.0f} days: are they in milliseconds?"
+    if float(ran.max()) <= 0:
+        return "every runtime is 0"
+    if float(ran.max()) < 1:
+        return f"the longest runtime is {ran.max():g} s: are they in hours or days?"
+    return ""
+
+
+def _waits(jobs: pd.DataFrame, sample: _Sample) -> str:
+    waits = jobs["queue_s"].dropna()
+    if len(waits) >= 10 and float(waits.max()) <= 0:
+        return "no job ever waited: is the submission's column the start's?"
+    return ""
+
+
+def _memory(jobs: pd.DataFrame, sample: _Sample) -> str:
+    asked = jobs.loc[jobs["mem_mib"] > 0, "mem_mib"]
+    if len(asked) < 10 or 16 <= float(asked.median()) < 2**24:
+        return ""
+    return f"half the jobs ask for {'less' if asked.median() < 16 else 'more'} than {asked.median():g} MiB: see the column's unit"
+
+
+def _negative(jobs: pd.DataFrame, sample: _Sample) -> str:
+    reasons = Counter(reject.reason for reject in sample.rejects)
+    odd = {name: reasons[name] for name in ("runtime_negative", "end_before_start", "start_before_submit") if reasons[name]}
+    return "times in the wrong order: " + ", ".join(f"{name} {count}" for name, count in odd.items()) if odd else ""
+
+
+def _skipped_hour(jobs: pd.DataFrame, sample: _Sample) -> str:
+    odd = sum(reject.reason.endswith("_nonexistent") for reject in sample.rejects)
+    return f"{odd} times in an hour that clocks skipped: is the log in UTC, or in another zone?" if odd else ""
+
+
+def _durations(jobs: pd.DataFrame, sample: _Sample) -> str:
+    share = _share(jobs["flags"].map(lambda flags: "duration_differs" in flags))
+    return f"runtime and end minus start differ in {100 * share:.0f} % of the jobs: see the unit" if share > 0.1 else ""
+
+
+def _notes(jobs: pd.DataFrame, sample: _Sample) -> str:
+    odd = {n: c for n, c in sample.notes.items() if n.startswith(("unreadable_", "time_zone_", "times_are_", "status_unusable"))}
+    return ", ".join(f"{name} {count}" for name, count in odd.items())
+
+
+def _future(jobs: pd.DataFrame, sample: _Sample, now: datetime) -> str:
+    """Times after the moment the file was last written are of another zone; those after now are impossible."""
+    if sample.cluster.clock != "calendar":
+        return ""
+    latest = jobs[["submit_time", "start_time", "end_time"]].max().max()
+    if latest > pd.Timestamp(now):
+        return f"the latest time, {latest:%Y-%m-%d %H:%M} UTC, is in the future: see time_zone, and `time`"
+    written = pd.Timestamp(sample.path.stat().st_mtime, unit="s", tz="UTC")
+    if latest > written + pd.Timedelta(minutes=5):
+        hours = (latest - written).total_seconds() / 3600
+        return f"the latest time is {hours:.1f} h after the file was written: is time_zone that of the log?"
+    return ""
+
+
+_CHECKS: tuple[Callable[[pd.DataFrame, _Sample], str], ...] = (
+    _states, _empty_columns, _gpus, _limits, _runtimes, _durations, _waits, _memory, _negative, _skipped_hour, _notes,
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""What a cluster file would have to say for a refused record to be read, guessed from how its text looks."""
+
+import re
+
+from runcast.data.sources.batch import Reject
+
+_CLOCK = r"\d{1,2}:\d{2}"
+
+#: How times look that `time: naive` does not read, and what reads them; day and month are told apart where one is above 12.
+_TIMES = (
+    (r"\b\d{16}\b", "epoch_us"),
+    (r"\b\d{13}\b", "epoch_ms"),
+    (r"\b\d{9,11}\b", "epoch_s"),
+    (rf"\b(?:1[3-9]|2\d|3[01])([./-])\d{{1,2}}\1\d{{4}} {_CLOCK}", "{{format: '%d{0}%m{0}%Y %H:%M{1}'}}"),
+    (rf"\b\d{{1,2}}([./-])(?:1[3-9]|2\d|3[01])\1\d{{4}} {_CLOCK}", "{{format: '%m{0}%d{0}%Y %H:%M{1}'}}"),
+    (rf"\b\d{{1,2}}(\.)\d{{1,2}}\.\d{{4}} {_CLOCK}", "{{format: '%d{0}%m{0}%Y %H:%M{1}'}}"),
+    (rf"\b\d{{1,2}}([/-])\d{{1,2}}\1\d{{4}} {_CLOCK}", "{{format: '%d{0}%m{0}%Y %H:%M{1}'}} (or %m{0}%d, if the month comes first)"),
+    (rf"\b\d{{4}}([/.])\d{{2}}\1\d{{2}} {_CLOCK}", "{{format: '%Y{0}%m{0}%d %H:%M{1}'}}"),
+    (rf"\b[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK}:\d{{2}} \d{{4}}", "{{format: '%b %d %H:%M:%S %Y'}}"),
+    (rf"\b\d{{4}} [A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK}:\d{{2}}", "{{format: '%Y %b %d %H:%M:%S'}}"),
+    (r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})", "aware"),
+)  # fmt: skip
+
+
+def hint(reject: Reject, said: str = "naive") -> str:
+    """Return a sentence on what `time:` takes for a record whose time cannot be read, else nothing; `said` is what it is now."""
+    if not reject.reason.endswith("_time_unreadable"):
+        return ""
+    for pattern, takes in _TIMES:
+        match = re.search(pattern, reject.raw)
+        if match:
+            seconds = ":%S" if re.match(r":\d{2}", reject.raw[match.end() :]) else ""
+            form = takes.format(match.group(1) if match.groups() else "", seconds)
+            if form != said:
+                return f"if the time is {(match.group() + ('…' if seconds else ''))!r}: `time: {form}`"
+    return "`time:` says how a column writes times: naive, aware, epoch_s, epoch_ms, epoch_us, seconds_from, format"
