@@ -25,12 +25,15 @@ from runcast.data.sources.registry import find_files, read_file
 RECORDS = 1000
 SHOWN = 3
 DAY_S = 86_400
+LONGEST_OFFSET_H = 26  # from UTC-12 to UTC+14
 _SHOWN_COLUMNS = (
     "job_id", "array_id", "user", "group", "account", "queue", "qos", "job_name", "submit_time", "start_time", "end_time",
     "queue_s", "runtime_s", "gpu_count", "gpu_model", "cpu_count", "mem_mib", "node_count", "time_limit_s", "time_limit_kind",
     "state", "label", "attempts", "source",
 )  # fmt: skip
-_TEXTS = ("user", "group", "account", "queue", "job_name")
+_REQUESTS = (
+    "user", "group", "account", "queue", "job_name", "gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Preview:
     rejects: Mapping[str, int]  # by reason
     notes: Mapping[str, int]
     shown: tuple[Mapping[str, Any], ...]  # jobs as understood: canonical columns, times local to the cluster, nulls left out
+    always_null: tuple[str, ...]  # of what a forecast reads
     looks_wrong: tuple[str, ...]
     problem: str | None = None
 
@@ -71,6 +75,7 @@ def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
         rejects=dict(reasons.most_common()),
         notes=dict(sample.notes),
         shown=tuple(_shown(jobs, at, cluster.time_zone) for at in sorted({0, len(jobs) // 2, len(jobs) - 1})[:SHOWN]) if len(jobs) else (),
+        always_null=tuple(name for name in _REQUESTS if len(jobs) and jobs[name].isna().all()),
         looks_wrong=tuple(_looks_wrong(jobs, sample, now)) if len(jobs) else (),
         problem=_problem(sample, len(jobs), reasons),
     )  # fmt: skip
@@ -152,9 +157,8 @@ def _states(jobs: pd.DataFrame, sample: _Sample) -> str:
     return ""
 
 
-def _empty_columns(jobs: pd.DataFrame, sample: _Sample) -> str:
-    empty = [name for name in _TEXTS if jobs[name].isna().all()]
-    return f"no job has a {', '.join(empty)}" + (": forecasts are best by user" if "user" in empty else "") if empty else ""
+def _users(jobs: pd.DataFrame, sample: _Sample) -> str:
+    return "no job has a user, and who submits says most about how long a job runs" if jobs["user"].isna().all() else ""
 
 
 def _gpus(jobs: pd.DataFrame, sample: _Sample) -> str:
@@ -206,7 +210,9 @@ def _memory(jobs: pd.DataFrame, sample: _Sample) -> str:
     asked = jobs.loc[jobs["mem_mib"] > 0, "mem_mib"]
     if len(asked) < 10 or 16 <= float(asked.median()) < 2**24:
         return ""
-    return f"half the jobs ask for {'less' if asked.median() < 16 else 'more'} than {asked.median():g} MiB: see the column's unit"
+    return (
+        f"half the jobs ask for {'less' if asked.median() < 16 else 'more'} than {asked.median():.10g} MiB: see the column's unit"
+    )
 
 
 def _negative(jobs: pd.DataFrame, sample: _Sample) -> str:
@@ -226,7 +232,7 @@ def _durations(jobs: pd.DataFrame, sample: _Sample) -> str:
 
 
 def _notes(jobs: pd.DataFrame, sample: _Sample) -> str:
-    odd = {n: c for n, c in sample.notes.items() if n.startswith(("unreadable_", "time_zone_", "times_are_", "status_unusable"))}
+    odd = {n: c for n, c in sample.notes.items() if n.startswith(("unreadable_", "time_zone_", "status_unusable"))}
     return ", ".join(f"{name} {count}" for name, count in odd.items())
 
 
@@ -235,15 +241,15 @@ def _future(jobs: pd.DataFrame, sample: _Sample, now: datetime) -> str:
     if sample.cluster.clock != "calendar":
         return ""
     latest = jobs[["submit_time", "start_time", "end_time"]].max().max()
-    if latest > pd.Timestamp(now):
-        return f"the latest time, {latest:%Y-%m-%d %H:%M} UTC, is in the future: see time_zone, and `time`"
     written = pd.Timestamp(sample.path.stat().st_mtime, unit="s", tz="UTC")
-    if latest > written + pd.Timedelta(minutes=5):
-        hours = (latest - written).total_seconds() / 3600
+    hours = (latest - written).total_seconds() / 3600
+    if 1 / 12 < hours < LONGEST_OFFSET_H:
         return f"the latest time is {hours:.1f} h after the file was written: is time_zone that of the log?"
+    if latest > pd.Timestamp(now):
+        return f"the latest time, {latest:%Y-%m-%d %H:%M} UTC, is in the future: see how times are written (`time`, their unit)"
     return ""
 
 
 _CHECKS: tuple[Callable[[pd.DataFrame, _Sample], str], ...] = (
-    _states, _empty_columns, _gpus, _limits, _runtimes, _durations, _waits, _memory, _negative, _skipped_hour, _notes,
+    _states, _users, _gpus, _limits, _runtimes, _durations, _waits, _memory, _negative, _skipped_hour, _notes,
 )  # fmt: skip

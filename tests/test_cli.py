@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -212,6 +214,60 @@ def test_the_report_stands_where_the_night_says(home, night):
     page = home / "var" / "report" / "small" / "2026-01-11" / "report.html"
     assert page.exists()
     assert "http://" not in page.read_text().replace("http://www.w3.org", "")  # nothing is fetched
+
+
+def test_clusters_check_shows_three_jobs_as_understood_with_their_units(run):
+    text = run("clusters", "check", "small").stdout
+    assert "job 1 (small.swf:" in text
+    assert "submitted 20" in text
+    assert "asked for 4 CPUs, limit" in text
+    assert "COMPLETED: learnt from as it ran" in text
+    (row,) = json.loads(run("clusters", "check", "small", "--json").stdout)["clusters"]
+    assert (len(row["preview"]["shown"]), row["preview"]["problem"], row["problem"]) == (3, None, None)
+
+
+def test_a_log_of_which_nothing_can_be_read_is_not_ready(run, home):
+    (home / "odd.swf").write_text("; UnixStartTime: 1000000000\n" + "no record\n" * 20)
+    file = home / "clusters" / "odd.yaml"
+    file.write_text(CLUSTER % (home / "odd.swf"))
+    try:
+        done = run("clusters", "check", "odd")
+        assert done.exit_code == 3
+        assert "20 of its first 20 records are refused (wrong_field_count 20)" in " ".join(done.stdout.split())
+    finally:
+        file.unlink()
+
+
+@pytest.mark.parametrize("name", ["stray.yml", "STRAY.YAML"])
+def test_cluster_file_that_is_passed_over_is_named(run, home, name):
+    file = home / "clusters" / name
+    file.write_text(CLUSTER % (home / "small.swf"))
+    try:
+        done = run("clusters", "check")
+        assert done.exit_code == 3
+        assert f"{name}: is passed over, since cluster files end in .yaml; rename it" in " ".join(done.stdout.split())
+        assert run("clusters", "check", "small").exit_code == 0
+    finally:
+        file.unlink()
+
+
+def test_folder_without_a_cluster_file_is_no_success(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNCAST_CLUSTERS", str(tmp_path))
+    with pytest.raises(ClusterFileError, match=r"no cluster file \(\*.yaml\) there"):
+        run("clusters", "check")
+
+
+def test_what_is_piped_is_not_wrapped(home):
+    long = home / ("x" * 90)
+    long.mkdir()
+    (long / "small.yaml").write_text(CLUSTER % (home / "none.swf"))
+    env = {**os.environ, "RUNCAST_HOME": str(home / "var"), "RUNCAST_CLUSTERS": str(long)}
+    env.pop("COLUMNS", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "runcast", "clusters", "check"], env=env, capture_output=True, text=True, check=False
+    )
+    assert any(str(home / "none.swf") in line and str(long / "small.yaml") in line for line in done.stdout.splitlines())
+    assert all(line == line.rstrip() or len(line) < 200 for line in done.stdout.splitlines())
 
 
 def test_clusters_list_names_every_file_and_what_is_wrong(run):

@@ -13,7 +13,8 @@ from rich.console import Console, RenderableType
 from runcast import records
 from runcast.data.settings import read_settings
 from runcast.scheduler.bundle import Manifest, make_current, write_bundle
-from runcast.show import clusters_table, night_rows, status_rows, status_table
+from runcast.show import night_rows, status_rows, status_table
+from runcast.show_clusters import clusters_table
 
 LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
 

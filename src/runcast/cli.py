@@ -126,6 +126,10 @@ def clusters_check(
     """Check cluster files: keys, values and options; read a thousand records of the log, show three jobs and what looks wrong."""
     settings = read_settings()
     files = _cluster_files(settings)
+    if not files:
+        raise ClusterFileError(
+            f"{show.folders(settings)}: no cluster file (*.yaml) there. Set RUNCAST_CLUSTERS to the folder of yours."
+        )
     unknown = sorted(set(names or ()) - {path.stem for path in files})
     if unknown:
         near = difflib.get_close_matches(unknown[0], [path.stem for path in files], n=1)
@@ -581,14 +585,10 @@ def _progress(text: str, quiet: bool) -> Iterator[Any]:
 
 
 def _cluster_files(settings: Settings) -> dict[Path, Cluster | ClusterFileError]:
-    """Return the folder's cluster files, and what is passed over for its ending as a problem; raises ClusterFileError for none at all."""
+    """Return the folder's cluster files, and what is passed over for its ending as a problem."""
     files = read_files(settings.clusters)
     for path in passed_over(settings.clusters):
         files[path] = ClusterFileError(f"{path}: is passed over, since cluster files end in .yaml; rename it")
-    if not files:
-        raise ClusterFileError(
-            f"{show.folders(settings)}: no cluster file (*.yaml) there. Set RUNCAST_CLUSTERS to the folder of yours."
-        )
     return files
 
 

@@ -31,7 +31,7 @@ def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
         ]
     read = [row for row in rows if row.get("preview")]
     if len(read) <= JOBS_OF_AT_MOST:
-        below += [Text("\n".join(plain(line) for line in preview_lines(row["name"], row["preview"]))) for row in read]
+        below += [Text("\n" + "\n".join(map(plain, preview_lines(row["name"], row["preview"])))) for row in read]
     else:
         below.append(Text("Three jobs of a log as they are understood: runcast clusters check NAME"))
     return Group(table, *below)
@@ -48,10 +48,12 @@ def preview_lines(name: str, preview: Record) -> list[str]:
     """The jobs that a log's first records come to, in words, with units."""
     refused = sum(preview["rejects"].values())
     lines = [
-        f"\n{name}: {preview['jobs']} jobs and {refused} refused records among the first {preview['records']} of {preview['file']}"
+        f"{name}: {preview['jobs']} jobs and {refused} refused records among the first {preview['records']} of {preview['file']}"
     ]
     for job in preview["shown"]:
         lines += [f"  job {job['job_id']} ({job['source']})", *(f"    {line}" for line in _job_lines(job))]
+    if preview["always_null"]:
+        lines.append("  null in every job: " + ", ".join(preview["always_null"]))
     if preview["rejects"]:
         lines.append("  refused: " + ", ".join(f"{reason} {count}" for reason, count in preview["rejects"].items()))
     return lines
