@@ -146,12 +146,14 @@ def jobs_table(
     state_known: np.ndarray | None = None,
     clamped: np.ndarray | None = None,
     first_start: Instants | None = None,
+    queued: Instants | None = None,
     attempts: np.ndarray | None = None,
     runtime_lost: np.ndarray | None = None,
 ) -> pa.Table:
     """Build canonical rows from the columns a source has (job_id, state and source among them) and its instants.
 
-    Missing columns become typed nulls. `first_start` (default: start) gives queue_s, null where it is not known.
+    Missing columns become typed nulls. `first_start` (default: start) less `queued` (default: submit) gives queue_s, null where the
+    first start is not known.
     `state_known` is False where the log says nothing about how the job ended; `runtime_lost` is True where start and end do not
     bound one run, so that the row is excluded.
     """
@@ -168,7 +170,7 @@ def jobs_table(
         "start_time": start.to_arrow(),
         "end_time": end.to_arrow(),
         "runtime_s": floats((end.us - start.us) / 1e6, ran),
-        "queue_s": floats((first.us - submit.us) / 1e6, first.known),
+        "queue_s": floats((first.us - (submit if queued is None else queued).us) / 1e6, first.known),
         "label": labels(
             states,
             ~no if state_known is None else state_known,

@@ -20,7 +20,8 @@ from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.record import floats
 from runcast.data.sources.slurm_fields import Fields, SlurmOptions, Tally
-from runcast.data.sources.slurm_jobs import Rows, canonical_rows
+from runcast.data.sources.slurm_het import merge_parts
+from runcast.data.sources.slurm_jobs import Rows, canonical_rows, concat_rows
 from runcast.data.sources.slurm_moments import WAITS_AGAIN
 from runcast.data.sources.times import microseconds
 
@@ -28,6 +29,7 @@ from runcast.data.sources.times import microseconds
 _CUT_BY_SYSTEM = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL")
 _QUEUED_AGAIN_WITHIN_US = 3_600_000_000  # between the end of a cut attempt and the next submission
 _REQUEUED_WITHIN_US = 90 * 86_400_000_000  # a requeued job may be held, but an id is not recycled so soon
+_REQUESTED = ("gpu_count", "gpu_model", "cpu_count", "mem_mib", "node_count")  # what a resized job no longer shows
 HASHED_BYTES = 32  # of an id; no job's is longer, and a step's may be cut
 _ODD = np.uint64(0x9E37_79B9_7F4A_7C15)  # 2**64 over the golden ratio, the usual multiplier of a multiplicative hash
 
@@ -105,61 +107,66 @@ class Attempts:
             self._held = [held]
             return None
         self._held = [held.take(np.flatnonzero(~complete))] if not complete.all() else []
-        return join_attempts(held.take(np.flatnonzero(complete)), tally)
-
-
-def concat_rows(pieces: list[Rows]) -> Rows:
-    """Put the rows of several pieces under one another."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return Rows(
-        pa.concat_tables([piece.jobs for piece in pieces]).combine_chunks(),
-        *(
-            np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in ("reached_us", "started_us", "ended_us", "restarts")
-        ),
-    )
+        return join_attempts(merge_parts(held.take(np.flatnonzero(complete)), tally), tally)
 
 
 def join_attempts(rows: Rows, tally: Tally) -> pa.Table:
-    """Join the records of each job; the others are skipped as `earlier_attempt` or `duplicate`, counted in `tally`."""
+    """Join the records of each job; the others are skipped as `earlier_attempt`, `resized` or `duplicate`, counted in `tally`.
+
+    A record that ends in RESIZING is the beginning of the run that the next one goes on with: that run's start and request count.
+    """
     order, group = _groups(rows)
     rows = rows.take(order)
     jobs = rows.jobs
     size = int(group[-1]) + 1 if len(group) else 0
     opens = np.flatnonzero(np.diff(group, prepend=-1))
     last = np.concatenate([opens[1:], [len(group)]])[:size] - 1
-    start_us, started = rows.started_us, rows.started_us > 0
+    states = jobs["state"].to_numpy(zero_copy_only=False)
+    goes_on = np.append(False, (group[1:] == group[:-1]) & (states[:-1] == "RESIZING"))[: len(group)]
+    run = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(group))))  # the record each one's run begins with
+    start_us, started = rows.started_us[run], rows.started_us[run] > 0
     is_last = np.zeros(len(group), bool)
     is_last[last] = True
     same_start = np.where(started, start_us == start_us[last][group], ~started)
     earlier = started & ~is_last & ~(same_start & started[last][group])
     tally.skip("earlier_attempt", int(earlier.sum()))
-    tally.skip("duplicate", int((~is_last & ~earlier).sum()))
+    resized = ~is_last & (run == run[last][group]) & goes_on[last][group]
+    tally.skip("resized", int(resized.sum()))
+    tally.skip("duplicate", int((~is_last & ~earlier & ~resized).sum()))
 
-    again = np.isin(jobs["state"].to_numpy(zero_copy_only=False), list(WAITS_AGAIN))
+    again = np.isin(states, list(WAITS_AGAIN))
     distinct = np.unique(np.stack([group[started], start_us[started]]), axis=1)
     starts = np.bincount(distinct[0], minlength=size)
     attempts = np.maximum(starts, jobs["attempts"].to_numpy()[last])
     requeued = (attempts > 1) | (np.bincount(group, weights=again, minlength=size) > 0)
     first_start = np.full(size, np.iinfo(np.int64).max)
     np.minimum.at(first_start, group[started], start_us[started])
-    submit_us, _ = microseconds(jobs["submit_time"].combine_chunks())
     known = (starts > 0) & (np.bincount(group, weights=rows.restarts > 0, minlength=size) == 0)
 
     joined = jobs.take(pa.array(last))
     first = jobs.select(["submit_time", "job_key"]).take(pa.array(opens))
+    begin = jobs.select(["start_time", *_REQUESTED]).take(pa.array(run[last]))
     flags = [
-        f if not r or "requeued" in f else [*f, "requeued"] for f, r in zip(joined["flags"].to_pylist(), requeued, strict=True)
+        [*f, *(name for name, is_so in (("requeued", r), ("resized", s)) if is_so and name not in f)]
+        for f, r, s in zip(joined["flags"].to_pylist(), requeued, goes_on[last], strict=True)
     ]
     changed = {
+        **{name: begin[name] for name in begin.column_names},
+        "runtime_s": _runtimes(joined, begin["start_time"]),
         "submit_time": first["submit_time"],
         "job_key": first["job_key"],
-        "queue_s": floats((first_start - submit_us[opens]) / 1e6, known),
+        "queue_s": floats((first_start - rows.queued_us[opens]) / 1e6, known),
         "attempts": pa.array(attempts.astype(np.int32)),
         "flags": pa.array(flags, pa.list_(pa.string())),
     }
     return pa.Table.from_arrays([changed.get(f.name, joined[f.name]) for f in JOBS], schema=JOBS)
+
+
+def _runtimes(joined: pa.Table, starts: pa.ChunkedArray) -> pa.Array:
+    """Return the runtimes from these starts, null where the joined row has none."""
+    start_us, _ = microseconds(starts.combine_chunks())
+    end_us, _ = microseconds(joined["end_time"].combine_chunks())
+    return floats((end_us - start_us) / 1e6, pc.is_valid(joined["runtime_s"]).to_numpy())
 
 
 def _groups(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -181,12 +188,15 @@ def _groups(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def id_hashes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Hash the texts that begin at `starts` of the bytes `data`, by their first 32 bytes, to 64 bits.
+    """Hash the texts that begin at `starts` of the bytes `data`, by their first 32 bytes before any `+`, to 64 bits.
 
-    Two ids of one hash are only held back together, never joined.
+    The parts of a heterogeneous job, `50+0` and `50+1`, have one hash. Two ids of one hash are only held back together, never joined.
     """
     padded = np.concatenate([data, np.zeros(HASHED_BYTES, np.uint8)])
     letters = np.lib.stride_tricks.sliding_window_view(padded, HASHED_BYTES)[starts]
+    is_plus = letters == ord("+")
+    if is_plus.any():
+        lengths = np.minimum(lengths, np.where(is_plus.any(axis=1), is_plus.argmax(axis=1), HASHED_BYTES))
     letters = np.where(np.arange(HASHED_BYTES) < lengths[:, None], letters, 0)
     words = np.ascontiguousarray(letters).view(np.uint64)
     hashed = np.zeros(len(starts), np.uint64)

@@ -24,6 +24,7 @@ FIELDS = frozenset(
     """
     jobid jobidraw cluster state submit start end elapsed elapsedraw user group account partition qos jobname workdir
     reqtres reqgres reqcpus reqnodes reqmem alloctres alloccpus allocnodes ncpus nnodes nodelist timelimit timelimitraw restarts
+    eligible suspended
     """.split()  # noqa: SIM905 - a list of words
 )
 NO_WORDS = pa.array(sorted(NO_VALUE_WORDS))

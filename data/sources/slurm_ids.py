@@ -9,9 +9,10 @@ import re
 
 from runcast.data.slurm_words import NO_NODES_WORDS
 
-JOB_ID = r"^\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?$"
-STEP_ID = r"^\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?\..+$"
-ARRAY_TASK = r"^(?P<array>\d+)_(?P<task>\d{1,9})(?:\+\d+)?$"
+JOB_ID = r"^\d{1,18}(?:_(?:\d{1,18}|\[[^\]]*\]))?(?:\+\d{1,9})?$"
+STEP_ID = r"^\d{1,18}(?:_(?:\d{1,18}|\[[^\]]*\]))?(?:\+\d{1,9})?\..+$"
+HET_PART = r"\+(?P<part>\d{1,9})$"
+ARRAY_TASK = r"^(?P<array>\d+)_(?P<task>\d{1,9})$"
 ARRAY_REST = r"^(?P<array>\d+)_\[(?P<tasks>[^\]]*)\]$"
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)

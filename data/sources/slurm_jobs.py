@@ -1,6 +1,7 @@
 """From sacct's fields to canonical jobs: what the text and the JSON form of Slurm's accounting have in common."""
 
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from runcast.data.cluster import Cluster
 from runcast.data.sources.record import Instants, jobs_table, refuse, sources
 from runcast.data.sources.slurm_fields import NO_NODES, Fields, SlurmOptions, Tally, is_one_of, mask_of
-from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID, STEP_ID, array_task_count
+from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, HET_PART, JOB_ID, STEP_ID, array_task_count
 from runcast.data.sources.slurm_moments import find_moments
 from runcast.data.sources.slurm_requests import requests
 from runcast.data.states import OTHER, canonical_states
@@ -31,7 +32,8 @@ class Rows:
     """Canonical jobs, one for each accepted record, with what the joining of attempts needs beside them.
 
     `reached_us` is the latest moment the record knows of; `started_us` and `ended_us` bound its attempt, also a requeued one (0:
-    not known); `restarts` are the starts before it that the record itself counts.
+    not known); `restarts` are the starts before it that the record itself counts. Waiting counts from `queued_us`. `part` is the
+    place in a heterogeneous job, -1 for any other.
     """
 
     jobs: pa.Table
@@ -39,10 +41,22 @@ class Rows:
     started_us: np.ndarray
     ended_us: np.ndarray
     restarts: np.ndarray
+    queued_us: np.ndarray
+    part: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Rows":
-        beside = (values[rows] for values in (self.reached_us, self.started_us, self.ended_us, self.restarts))
-        return Rows(self.jobs.take(pa.array(rows)), *beside)
+        return Rows(self.jobs.take(pa.array(rows)), *(getattr(self, name)[rows] for name in _BESIDE))
+
+
+_BESIDE = tuple(field.name for field in fields_of(Rows))[1:]
+
+
+def concat_rows(pieces: list[Rows]) -> Rows:
+    """Put the rows of several pieces under one another."""
+    if len(pieces) == 1:
+        return pieces[0]
+    jobs = pa.concat_tables([piece.jobs for piece in pieces]).combine_chunks()
+    return Rows(jobs, *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in _BESIDE))
 
 
 def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tally: Tally) -> Rows:
@@ -54,7 +68,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     tally.rejects += rejects
     if len(good) < fields.rows:
         fields, states, moments = fields.take(good), states.take(pa.array(good)), moments.take(good)
-    arrays, is_rest = _arrays(fields.ids, tally)
+    ids, part = _without_part(fields.ids)
+    arrays, is_rest = _arrays(ids, tally)
     requested, request_flags = requests(fields, cluster, options, tally)
     unknown_state = is_one_of(states, {OTHER})
     flags = {**moments.flags, "unknown_state": unknown_state, "array_rest": is_rest, **request_flags}
@@ -65,7 +80,7 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     jobs = jobs_table(
         cluster,
         {
-            "job_id": fields.ids,
+            "job_id": ids,
             "state": states,
             "source": sources(fields.file, fields.lines),
             "node_list": fields.words("nodelist", NO_NODES),
@@ -74,13 +89,23 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
             **requested,
         },
         submit=moments.submit,
+        queued=moments.queued,
         start=moments.start,
         end=moments.end,
         flags=flags,
         attempts=began.known + restarts,
         first_start=Instants(began.us, began.known & (restarts == 0)),
     )
-    return Rows(jobs, np.maximum.reduce([moments.submit.us, began.us, ended.us]), began.us, ended.us, restarts)
+    reached_us = np.maximum.reduce([moments.submit.us, began.us, ended.us])
+    return Rows(jobs, reached_us, began.us, ended.us, restarts, moments.queued.us, part)
+
+
+def _without_part(ids: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Return the ids of whole jobs, `50` for `50+1`, and the number behind the sign, -1 where there is none."""
+    if not mask_of(pc.match_substring(ids, "+")).any():
+        return ids, np.full(len(ids), -1)
+    part = pc.struct_field(pc.extract_regex(ids, HET_PART), "part").cast(pa.int64())
+    return pc.replace_substring_regex(ids, r"\+\d+$", ""), pc.fill_null(part, -1).to_numpy(zero_copy_only=False)
 
 
 def _jobs_only(fields: Fields, options: SlurmOptions, tally: Tally) -> Fields:

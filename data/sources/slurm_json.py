@@ -97,6 +97,8 @@ def _fields(job: Mapping[str, Any]) -> dict[str, str | None]:
         "nnodes": _whole(job.get("allocation_nodes")),
         "nodelist": _text(job.get("nodes")),
         "restarts": _whole(job.get("restart_cnt")),
+        "eligible": _epoch(time.get("eligible")),
+        "suspended": f"00:00:{_whole(time.get('suspended')) or 0}",
     }
 
 

@@ -1,10 +1,13 @@
 """When a Slurm job was submitted, started and ended, as far as its record can be believed.
 
 - A job that has not ended has no end, and one that waits has no start, whatever the log writes there: they are forecasts.
-- A job cancelled while it waited shows its cancellation as start and end, and "None assigned" as its nodes: it never started.
+- A job cancelled while it waited shows its cancellation as start and end, and "None assigned" as its nodes: it never started. In a
+  log without nodes a cancelled job of no length counts as one that never started.
+- A start some seconds before the submission is a clock that is off: the submission is taken to be the start, the runtime stays.
+- Waiting counts from Eligible, where the log has it: a job that is held, or depends on another, does not queue.
 - A requeued job waits; the start and end of its record are those of the attempt before.
 - Of the two instants of a repeated hour Elapsed decides, where the log has it, and in any case the order of the moments.
-- Elapsed leaves out suspended time; the runtime is end - start, the time the job held its nodes.
+- Elapsed leaves out the time that Suspended counts; the runtime is end - start, the time the job held its nodes.
 """
 
 from collections.abc import Mapping
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runcast.data.slurm_words import NO_VALUE_WORDS
 from runcast.data.sources.durations import duration_s
@@ -24,6 +28,8 @@ from runcast.data.states import OPEN_STATES, OTHER, WAITING_STATES
 #: States of a job that was started before and is queued again.
 WAITS_AGAIN = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 #: Ended states in which a job may never have started; in the others a missing start is a fault of the log.
+_CLOCKS_DIFFER_US = 60_000_000  # clocks of one cluster do not differ by more; what does is a fault of the log
+_ENDED_IN_THE_QUEUE = frozenset({"CANCELLED", "DEADLINE"})
 _MAY_NEVER_START = frozenset(
     {"CANCELLED", "FAILED", "DEADLINE", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED", "UPDATE_DB", OTHER}
 )
@@ -31,9 +37,13 @@ _MAY_NEVER_START = frozenset(
 
 @dataclass(frozen=True)
 class Moments:
-    """The moments of each record; `attempt_start` and `attempt_end` are those of a requeued job's last attempt too."""
+    """The moments of each record; `attempt_start` and `attempt_end` are those of a requeued job's last attempt too.
+
+    Waiting counts from `queued`.
+    """
 
     submit: Instants
+    queued: Instants
     start: Instants
     end: Instants
     attempt_start: Instants
@@ -43,6 +53,7 @@ class Moments:
     def take(self, rows: np.ndarray) -> "Moments":
         return Moments(
             self.submit.take(rows),
+            self.queued.take(rows),
             self.start.take(rows),
             self.end.take(rows),
             self.attempt_start.take(rows),
@@ -62,10 +73,15 @@ def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Mome
     """Return the moments of each record, and masks by reason of the records that contradict themselves."""
     is_open, waits, waits_again = (is_one_of(states, names) for names in (OPEN_STATES, WAITING_STATES, WAITS_AGAIN))
     times = {n: parse_times(fields.text(n), time_zone) for n in ("submit", "start", "end") if n in fields.columns}
-    elapsed = _elapsed(fields)
+    elapsed, suspended = _elapsed(fields), fields.read("suspended", duration_s).numbers(lambda seconds: seconds)
+    held = _Elapsed(elapsed.us + spans_us(suspended), elapsed.known, elapsed.unreadable)
     submit = _instants(times, "submit", fields.rows)
-    start, end = _span(times, submit, elapsed, fields.rows)
-    unstarted = ~is_open & start.known & end.known & (end.us <= start.us) & (elapsed.us == 0) & _without_nodes(fields)
+    start, end = _span(times, submit, held, fields.rows)
+    early_us = np.where(start.known & ~waits, submit.us - start.us, 0)
+    is_early = (early_us > 0) & (early_us <= _CLOCKS_DIFFER_US)
+    submit = Instants(submit.us - np.where(is_early, early_us, 0), submit.known)
+    no_length = ~is_open & start.known & end.known & (end.us <= start.us) & (elapsed.us == 0)
+    unstarted = no_length & _without_nodes(fields, states)
     had_start, had_end = start, end
     start = _only(start, ~waits & ~unstarted)
     end = _only(end, ~is_open)
@@ -73,11 +89,14 @@ def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Mome
     attempt_end = _only(had_end, ~is_open | waits_again)
     read = {"submit": np.ones(fields.rows, bool), "start": ~waits, "end": ~is_open}
     ran = start.known & end.known
+    span_us = end.us - start.us
     flags = {
         "clock_ambiguous": np.logical_or.reduce([times[name].ambiguous & read[name] for name in times]),
         "never_started": ~start.known & ~is_open,
         "requeued": waits_again,
-        "duration_differs": ran & elapsed.known & (np.abs(end.us - start.us - elapsed.us) > 1_000_000),
+        "duration_differs": ran & held.known & (np.abs(span_us - held.us) > 1_000_000),
+        "suspended": suspended > 0,
+        "start_before_submit": is_early,
     }
     faults: dict[str, np.ndarray] = {"submit_missing": times["submit"].missing}
     for name, parsed in times.items():
@@ -92,7 +111,21 @@ def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Mome
         "end_before_submit": ~start.known & end.known & (end.us < submit.us),
         "time_out_of_range": out_of_range(submit, start, end),
     }
-    return Moments(submit, start, end, attempt_start, attempt_end, flags), faults
+    queued = _queued(fields, time_zone, submit, attempt_start)
+    return Moments(submit, queued, start, end, attempt_start, attempt_end, flags), faults
+
+
+def _queued(fields: Fields, time_zone: str, submit: Instants, start: Instants) -> Instants:
+    """Return from when a job waited for resources: Eligible, where it lies between submission and start.
+
+    Of an array's task it is no such moment: Slurm 22.05 writes that of its start there (tests/data/slurm_22_05).
+    """
+    if "eligible" not in fields.columns:
+        return submit
+    eligible = Instants(*microseconds(parse_times(fields.text("eligible"), time_zone).utc))
+    is_held = eligible.known & start.known & (submit.us < eligible.us) & (eligible.us <= start.us)
+    is_held &= ~mask_of(pc.match_substring(fields.ids, "_"))
+    return Instants(np.where(is_held, eligible.us, submit.us), submit.known)
 
 
 def _span(times: Mapping[str, Times], submit: Instants, elapsed: _Elapsed, rows: int) -> tuple[Instants, Instants]:
@@ -136,13 +169,15 @@ def _whole_seconds(text: str) -> float | None:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
 
 
-def _without_nodes(fields: Fields) -> np.ndarray:
-    """Tell which records were given no nodes; False where the log does not say."""
+def _without_nodes(fields: Fields, states: pa.Array) -> np.ndarray:
+    """Return which records were given no nodes; where the log does not say, those that can end in the queue."""
     if "nodelist" in fields.columns:
         return mask_of(fields.words("nodelist", NO_NODES).is_null())
     if "alloctres" in fields.columns:
         return fields.read("alloctres", tres).mask(lambda allocated: allocated.cpus is None)
-    return np.zeros(fields.rows, bool)
+    no_nodes: np.ndarray = fields.read("nnodes", str.strip).mask(lambda text: text == "0")
+    no_nodes |= is_one_of(states, _ENDED_IN_THE_QUEUE)
+    return no_nodes
 
 
 def _instants(times: Mapping[str, Times], name: str, rows: int) -> Instants:

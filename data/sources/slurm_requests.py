@@ -14,7 +14,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.sources.durations import Limit, time_limit, time_limit_of_minutes
 from runcast.data.sources.record import floats
 from runcast.data.sources.slurm_fields import Fields, SlurmOptions, Tally
-from runcast.data.sources.slurm_resources import gres_per_node, memory, tres
+from runcast.data.sources.slurm_resources import gres, memory, tres
 
 
 def requests(
@@ -24,10 +24,11 @@ def requests(
     asked = fields.read("reqtres", tres)
     cpus = _first_known(asked.numbers(lambda t: t.cpus), fields.counts("reqcpus"))
     nodes = _first_known(asked.numbers(lambda t: t.nodes), fields.counts("reqnodes"))
-    gres = fields.read("reqgres", gres_per_node)
+    listed = fields.read("reqgres", gres)
     gpus, models = asked.numbers(lambda t: t.gpus.total), asked.texts(lambda t: t.gpus.model)
-    models = _where_unknown(gpus, gres.texts(lambda g: g.model), models)
-    gpus = _first_known(gpus, gres.numbers(lambda g: g.total) * nodes)
+    models = _where_unknown(gpus, listed.texts(lambda g: g.model), models)
+    per_node = listed.numbers(lambda g: g.per_node)
+    gpus = _first_known(gpus, listed.numbers(lambda g: g.per_job) + np.where(per_node == 0, 0, per_node * nodes))
     mem_mib = asked.numbers(lambda t: t.mem_mib)
     filled = np.zeros(fields.rows, bool)
     if options.allocated_as_requested:
@@ -39,7 +40,7 @@ def requests(
         gpus = _first_known(gpus, got.numbers(lambda t: t.gpus.total))
         filled = np.logical_or.reduce([np.isnan(a) & ~np.isnan(b) for a, b in zip(lacked, (cpus, nodes, gpus), strict=True)])
     if cluster.gpus_tracked:
-        says = asked.mask(lambda t: t.cpus is not None)  # every TRES list names CPUs; "" and N/A do not
+        says = asked.mask(lambda t: t.cpus is not None and not t.is_accelerated)  # every TRES list names CPUs; "" does not
         gpus = np.where(np.isnan(gpus) & says, 0.0, gpus)
     mem_mib = _first_known(mem_mib, _memory(fields, cpus, nodes, tally))
     if options.allocated_as_requested:

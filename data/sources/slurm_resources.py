@@ -9,10 +9,14 @@ Scope = Literal["job", "node", "cpu"]
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}  # no unit: MB, sacct(1)
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.ASCII | re.IGNORECASE)
 _COUNT = re.compile(r"\d{1,12}(?:\.\d{1,6})?", re.ASCII)
+#: One entry of a GRES list; a model may be a number (`gpu:3090:2`), and is no model where a count does not follow (`gpu:2`).
 _GRES = re.compile(
-    r"(?:gres[:/])?gpu(?::(?P<model>[^:=()]*[^\d:=()][^:=()]*))?(?:[:=](?P<count>\d{1,9}))?(?:\([^)]*\))?",
+    r"(?:PER_(?P<per>NODE|JOB|SOCKET|TASK):)?(?:gres[:/])?gpu"
+    r"(?::(?P<model>\(null\)|[^:=()]+(?=[:=]\d)|[^:=()]*[^\d:=()][^:=()]*))?(?:[:=](?P<count>\d{1,9}))?(?:\([^)]*\))?",
     re.ASCII | re.IGNORECASE,
 )
+#: GRES that compute like a GPU, or are a share of one: with them a request without gres/gpu is not one without a GPU.
+_ACCELERATORS = frozenset("shard mps npu hpu gaudi tpu ipu mlu dcu xpu vpu mic ve neuron accelerator".split())  # noqa: SIM905
 
 #: Old Slurm marks "per CPU" with the highest bit of the number and its sacct prints the bit: 2147486648Mn is 3000 MB per CPU.
 _PER_CPU_BITS = (1 << 31, 1 << 63)
@@ -33,13 +37,25 @@ class Gpus(NamedTuple):
     model: str | None
 
 
+class Gres(NamedTuple):
+    """GPUs of a GRES list: how many on each node, and how many beside them for the whole job; None where they are not known."""
+
+    per_node: float | None
+    per_job: float | None
+    model: str | None
+
+
 class Tres(NamedTuple):
-    """A TRES list: totals of the job, None where the list lacks them."""
+    """A TRES list: totals of the job, None where the list lacks them.
+
+    Where `is_accelerated` the job asks for a share of a GPU, or for an accelerator that is none.
+    """
 
     cpus: float | None = None
     mem_mib: float | None = None
     nodes: float | None = None
     gpus: Gpus = Gpus(None, None)
+    is_accelerated: bool = False
 
 
 @lru_cache(maxsize=1 << 16)
@@ -53,6 +69,7 @@ def tres(text: str) -> Tres:
     Gpus(total=4.0, model='a100')
     """
     cpus = mem_mib = nodes = total = None
+    is_accelerated = False
     typed: dict[str, float] = {}
     for entry in text.split(","):
         name, _, value = entry.strip().partition("=")
@@ -67,23 +84,35 @@ def tres(text: str) -> Tres:
         elif name.startswith("gres/gpu:") and (counted := _count(value)) is not None:
             model = name.removeprefix("gres/gpu:")
             typed[model] = typed.get(model, 0.0) + counted
+        elif name.startswith("gres/") and name.removeprefix("gres/").partition(":")[0] in _ACCELERATORS:
+            is_accelerated |= _count(value) != 0
     asked = [model for model, counted in typed.items() if counted]
     if total is None and typed:
         total = sum(typed.values())
-    return Tres(cpus, mem_mib, nodes, Gpus(total, _model(asked)))
+    if is_accelerated and not total:
+        total = None
+    return Tres(cpus, mem_mib, nodes, Gpus(total, _model(asked)), is_accelerated)
 
 
 @lru_cache(maxsize=1 << 14)
-def gres_per_node(text: str) -> Gpus:
-    """Read a GRES list of one node, such as ReqGRES: `gpu:2`, `gpu:a100:2`, `gpu:8(S:0-3)`, `gres:gpu:1,mps:100`."""
-    total, models = None, []
-    for entry in re.split(r",(?![^(]*\))", text):
-        match = _GRES.fullmatch(entry.strip())
-        if match:
-            total = (total or 0.0) + float(match["count"] or 1)
-            if match["model"]:
-                models.append(match["model"])
-    return Gpus(total, _model(sorted(set(models))))
+def gres(text: str) -> Gres:
+    """Read a GRES list, such as ReqGRES: `gpu:2`, `gpu:a100:2`, `gpu:8(S:0-3)`, `gres:gpu:1,mps:100`, `PER_JOB:gpu:4`.
+
+    What is asked for each socket or task is not known.
+
+    >>> gres("PER_NODE:gpu:v100:4"), gres("gpu:(null):2")
+    (Gres(per_node=4.0, per_job=0.0, model='v100'), Gres(per_node=2.0, per_job=0.0, model=None))
+    """
+    counts, models = {"node": 0.0, "job": 0.0}, set()
+    matches = [match for entry in re.split(r",(?![^(]*\))", text) if (match := _GRES.fullmatch(entry.strip()))]
+    for match in matches:
+        per = (match["per"] or "node").lower()
+        if per not in counts:
+            return Gres(None, None, None)
+        counts[per] += float(match["count"] or 1)
+        if match["model"] not in (None, "(null)"):
+            models.add(match["model"])
+    return Gres(counts["node"], counts["job"], _model(sorted(models))) if matches else Gres(None, None, None)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -150,12 +150,43 @@ def test_text_and_json_of_one_job_are_the_same_record(read, tmp_path):
         ({"array": {"job_id": 12, "task_id": number(3), "task": ""}}, "12_3", 3),
         ({"array": {"job_id": 12, "task_id": number(0), "task": ""}}, "12_0", 0),
         ({"array": {"job_id": 12, "task_id": None, "task": None}}, "306", None),
-        ({"het": {"job_id": 12, "job_offset": number(1)}}, "12+1", None),
+        ({"het": {"job_id": 12, "job_offset": number(1)}}, "12", None),
     ],
 )
 def test_id_is_the_one_that_the_text_form_shows(read, changed, job_id, array_task):
     job = rows(read(job_2311(**changed)))[0]
     assert (job["job_id"], job["array_task"]) == (job_id, array_task)
+
+
+def test_parts_of_a_heterogeneous_job_are_one_job(read):
+    parts = [
+        job_2311(job_id=50, het={"job_id": 50, "job_offset": number(0)}),
+        job_2311(
+            job_id=51, het={"job_id": 50, "job_offset": number(1)}, tres={"requested": [{"type": "cpu", "name": "", "count": 4}]}
+        ),
+    ]
+    batches = read(*parts, job_2311(job_id=51, time=job_2311()["time"] | {"submission": SUBMIT + 1}))
+    found = {job["job_id"]: (job["cpu_count"], job["gpu_count"], job["flags"]) for job in rows(batches)}
+    assert found == {"50": (12.0, 4.0, ["heterogeneous"]), "51": (8.0, 4.0, [])}
+    assert batches[0].skipped == {"het_part": 1}
+
+
+@pytest.mark.parametrize(
+    ("eligible", "array", "queue_s"),
+    [(SUBMIT + 3, 0, 2.0), (SUBMIT, 0, 5.0), (0, 0, 5.0), (SUBMIT + 9, 0, 5.0), (SUBMIT + 3, 12, 5.0)],
+    ids=["held for 3 s", "never held", "not known", "after its start", "array task"],
+)
+def test_a_job_that_is_held_does_not_queue(read, eligible, array, queue_s):
+    array = {"job_id": array, "task_id": number(1), "task": ""}
+    job = rows(read(job_2311(array=array, time=job_2311()["time"] | {"eligible": eligible})))[0]
+    assert (job["queue_s"], job["runtime_s"]) == (queue_s, 60.0)
+
+
+def test_suspended_time_is_flagged_and_explains_what_elapsed_lacks(read):
+    job = rows(read(job_2311(time=job_2311()["time"] | {"elapsed": 40, "suspended": 20})))[0]
+    assert (job["runtime_s"], job["flags"]) == (60.0, ["suspended"])
+    job = rows(read(job_2311(time=job_2311()["time"] | {"elapsed": 40, "suspended": 0})))[0]
+    assert (job["runtime_s"], job["flags"]) == (60.0, ["duration_differs"])
 
 
 def test_tasks_that_still_wait_are_one_row_and_counted(read):
@@ -198,7 +229,7 @@ def test_both_forms_of_a_real_slurm_22_05_give_the_same_jobs():
         for module, name in ((slurm_sacct, "sacct.txt"), (slurm_json, "sacct.json"))
     ]
     text, of_json = ({job["job_key"]: {**job, "source": ""} for job in form} for form in forms)
-    assert len(text) == 18
+    assert len(text) == 16  # two heterogeneous jobs of two parts each
     assert text["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "unlimited"
     assert of_json["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "absent"
     assert of_json == text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runcast.data.sources.slurm_resources import Gpus, Memory, Tres, gres_per_node, memory, tres
+from runcast.data.sources.slurm_resources import Gpus, Gres, Memory, Tres, gres, memory, tres
 
 
 @pytest.mark.parametrize(
@@ -33,23 +33,32 @@ def test_tres_list_gives_totals():
 
 
 @pytest.mark.parametrize(
-    ("text", "gpus"),
+    ("text", "expected"),
     [
-        ("gpu:2", Gpus(2.0, None)),
-        ("gpu", Gpus(1.0, None)),
-        ("gpu:a100:2", Gpus(2.0, "a100")),
-        ("gres:gpu:2", Gpus(2.0, None)),
-        ("gres/gpu:a100=2", Gpus(2.0, "a100")),
-        ("gpu:8(S:0-3)", Gpus(8.0, None)),
-        ("gpu:a100:8(S:0-3,5),mps:100", Gpus(8.0, "a100")),
-        ("gpu:a100:1,gpu:v100:1", Gpus(2.0, "mixed")),
-        ("mps:100", Gpus(None, None)),
-        ("N/A", Gpus(None, None)),
-        ("", Gpus(None, None)),
+        ("gpu:2", Gres(2.0, 0.0, None)),
+        ("gpu", Gres(1.0, 0.0, None)),
+        ("gpu:a100", Gres(1.0, 0.0, "a100")),
+        ("gpu:a100:2", Gres(2.0, 0.0, "a100")),
+        ("gpu:3090:2", Gres(2.0, 0.0, "3090")),
+        ("gpu:(null):2", Gres(2.0, 0.0, None)),
+        ("gres:gpu:2", Gres(2.0, 0.0, None)),
+        ("gres/gpu:a100=2", Gres(2.0, 0.0, "a100")),
+        ("gpu:8(S:0-3)", Gres(8.0, 0.0, None)),
+        ("gpu:2(IDX:0,3),mps:100", Gres(2.0, 0.0, None)),
+        ("gpu:a100:8(S:0-3,5),mps:100", Gres(8.0, 0.0, "a100")),
+        ("gpu:a100:1,gpu:v100:1", Gres(2.0, 0.0, "mixed")),
+        ("PER_NODE:gpu:2", Gres(2.0, 0.0, None)),
+        ("PER_NODE:gpu:v100:4", Gres(4.0, 0.0, "v100")),
+        ("PER_JOB:gpu:4", Gres(0.0, 4.0, None)),
+        ("PER_TASK:gpu:1", Gres(None, None, None)),
+        ("mps:100", Gres(None, None, None)),
+        ("shard:4", Gres(None, None, None)),
+        ("N/A", Gres(None, None, None)),
+        ("", Gres(None, None, None)),
     ],
 )
-def test_gpus_of_one_node(text, gpus):
-    assert gres_per_node(text) == gpus
+def test_gpus_of_a_gres_list(text, expected):
+    assert gres(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,5 +90,5 @@ def test_memory(text, read):
 @given(st.text(alphabet=st.sampled_from("cpu=gres/:a100,mknodMGT.N()-S\x00é9")))
 def test_any_text_is_read_without_an_error(text):
     assert isinstance(tres(text), Tres)
-    assert isinstance(gres_per_node(text), Gpus)
+    assert isinstance(gres(text), Gres)
     assert isinstance(memory(text), Memory)

@@ -166,7 +166,7 @@ def test_instant_failure_on_a_node_started(log):
         ({"End": "late"}, "end_unreadable"),
         ({"Start": "Unknown"}, "start_missing"),
         ({"End": "2024-03-01T10:00:04"}, "end_before_start"),
-        ({"Start": "2024-03-01T09:59:59"}, "start_before_submit"),
+        ({"Start": "2024-03-01T09:58:59"}, "start_before_submit"),
         ({"Elapsed": "-0:00:16"}, "elapsed_unreadable"),
         ({"End": "2124-03-01T10:00:04"}, "time_out_of_range"),
         ({"JobID": "seven"}, "job_id_unreadable"),
@@ -180,6 +180,31 @@ def test_what_cannot_be_a_job_is_rejected_with_its_reason(log, changed, reason):
     assert read.rejects[0].raw == text.splitlines()[1]
     assert read.rejects[0].file == "sacct.log"
     assert read.jobs == []
+
+
+def test_start_seconds_before_the_submission_is_a_clock_that_is_off(log):
+    read = log(one(Start="2024-03-01T09:59:58"))
+    job = read.jobs[0]
+    assert (job["submit_time"], job["queue_s"], job["runtime_s"]) == (at("09:59:58"), 0.0, 67.0)
+    assert (job["flags"], read.notes["start_before_submit"]) == (["start_before_submit"], 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "started"),
+    [
+        ("CANCELLED by 3", {}, False),
+        ("DEADLINE", {}, False),
+        ("CANCELLED by 3", {"Elapsed": "00:00:00", "NNodes": "1"}, False),
+        ("FAILED", {"NNodes": "0"}, False),
+        ("FAILED", {"NNodes": "1"}, True),
+        ("COMPLETED", {}, True),
+        ("CANCELLED by 3", {"NodeList": "n1"}, True),
+    ],
+)
+def test_job_without_length_in_a_log_without_nodes_never_started_where_that_may_be(log, state, more, started):
+    """Older Slurm shows the cancellation as start and end; NNodes is what was asked for, or 0."""
+    job = log(one(state=state, Start="2024-03-01T10:05:00", End="2024-03-01T10:05:00", **more)).jobs[0]
+    assert (job["start_time"] is not None, job["runtime_s"], job["attempts"]) == (started, 0.0 if started else None, int(started))
 
 
 # --- text that spans fields or lines
@@ -395,9 +420,46 @@ def test_array_tasks_and_those_that_still_wait(log):
     assert read.notes["array_rest_tasks"] == 6 + 5
 
 
-def test_parts_of_a_heterogeneous_job_are_jobs(log):
-    read = log(one("12+0") + one("12+1").split("\n", 1)[1])
-    assert list(read.by_id) == ["12+0", "12+1"]
+HET = """JobID|JobIDRaw|User|Submit|Start|End|Elapsed|State|ReqTRES|Timelimit|NodeList|JobName
+50+0|50|ada|{0}00:00|{0}00:10|{0}50:10|00:50:00|COMPLETED|cpu=16,mem=4G,gres/gpu:a100=8,node=1|02:00:00|g1|het
+50+0.batch|50.batch||{0}00:10|{0}00:10|{0}50:10|00:50:00|COMPLETED|||g1|batch
+50+1|51|ada|{0}00:00|{0}00:11|{0}59:10|00:58:59|{1}|cpu=4,mem=1G,node=2|01:00:00|n[1-2]|het
+51|51|bob|{0}02:00|{0}03:00|{0}50:00|00:47:00|COMPLETED|cpu=4,mem=1G,node=1|01:00:00|n3|next
+"""
+
+
+def test_parts_of_a_heterogeneous_job_are_one_job(log):
+    read = log(HET.format("2024-03-01T10:", "FAILED"), cluster(gpus_tracked=True))
+    job = read.by_id["50"]
+    assert set(read.by_id) == {"50", "51"}
+    assert [job[name] for name in ("cpu_count", "mem_mib", "node_count", "gpu_count", "gpu_model")] == [20, 5120, 3, 8, "a100"]
+    assert (job["start_time"], job["end_time"], job["runtime_s"]) == (at("10:00:10"), at("10:59:10"), 3540.0)
+    assert (job["state"], job["label"], job["attempts"], job["queue_s"]) == ("COMPLETED", "event", 1, 10.0)
+    assert (job["time_limit_s"], job["node_list"], job["flags"]) == (7200.0, "g1,n[1-2]", ["heterogeneous"])
+    assert (dict(read.skipped), read.rows_in) == ({"step": 1, "het_part": 1}, 4)
+
+
+def test_heterogeneous_job_runs_as_long_as_one_of_its_parts(log):
+    text = HET.format("2024-03-01T10:", "RUNNING").replace("2024-03-01T10:59:10", "Unknown")
+    job = log(text).by_id["50"]
+    assert (job["state"], job["end_time"], job["runtime_s"], job["label"]) == ("RUNNING", None, None, "censored")
+
+
+def test_heterogeneous_job_is_one_whatever_the_order_and_repetition_of_its_records(log):
+    header, *records = HET.format("2024-03-01T10:", "FAILED").splitlines()
+    expected = {**log(HET.format("2024-03-01T10:", "FAILED")).by_id["50"], "source": ""}
+    for order in permutations(records):
+        read = log("\n".join((header, *order, records[2])) + "\n")
+        assert {**read.by_id["50"], "source": ""} == expected
+        assert read.rows_in == 5
+
+
+def test_requeued_heterogeneous_job_is_one_job(log):
+    first = HET.format("2024-03-01T10:", "REQUEUED").replace("COMPLETED|cpu=16", "REQUEUED|cpu=16")
+    again = HET.format("2024-03-01T11:", "COMPLETED").split("\n", 1)[1]
+    job = log(first + again).by_id["50"]
+    assert (job["submit_time"], job["start_time"], job["runtime_s"]) == (at("10:00:00"), at("11:00:10"), 3540.0)
+    assert (job["attempts"], job["flags"]) == (2, ["heterogeneous", "requeued"])
 
 
 # --- requeues, recycled ids, duplicates
@@ -407,6 +469,25 @@ REQUEUED = (
     "907|REQUEUED|2024-03-01T10:00:00|2024-03-01T10:01:00|2024-03-01T11:00:00|00:59:00|u|n",
     "907|COMPLETED|2024-03-01T10:00:00|2024-03-01T11:05:00|2024-03-01T12:05:00|01:00:00|u|n",
 )
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_resized_job_is_one_run_with_what_it_first_asked_for(log, order):
+    """scontrol update NumNodes ends a record in RESIZING and begins one with the same submission; Slurm's accounting plugin."""
+    columns = "JobID|User|Submit|Start|End|Elapsed|State|ReqTRES|NodeList|JobName\n"
+    records = [
+        f"1|ada|2024-03-01T10:00:00|2024-03-01T{start}|2024-03-01T{end}|{elapsed}|{state}|cpu={cpus},node={cpus}|n1|shrink"
+        for start, end, elapsed, state, cpus in (
+            ("10:00:10", "10:30:10", "00:30:00", "RESIZING", 4),
+            ("10:30:10", "11:00:10", "00:30:00", "RESIZING", 2),
+            ("11:00:10", "11:30:10", "00:30:00", "COMPLETED", 1),
+        )
+    ]
+    read = log(columns + "\n".join(records[i] for i in order) + "\n")
+    job = read.by_id["1"]
+    assert (job["start_time"], job["runtime_s"], job["attempts"], job["queue_s"]) == (at("10:00:10"), 5400.0, 1, 10.0)
+    assert (job["cpu_count"], job["label"], job["flags"]) == (4.0, "event", ["resized"])
+    assert dict(read.skipped) == {"resized": 2}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -493,6 +574,11 @@ def test_restarts_that_the_log_counts_are_attempts(log):
         ("cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", True, 3.0, "mixed"),
         ("cpu=8,mem=1G,node=1,billing=8", True, 0.0, None),
         ("cpu=8,mem=1G,node=1,billing=8", False, None, None),
+        ("cpu=8,gres/shard=4,node=1", True, None, None),
+        ("cpu=8,gres/shard:tesla=4,gres/shard=4,gres/gpu=0,node=1", True, None, None),
+        ("cpu=8,gres/mps=50,gres/gpu=1,node=1", True, 1.0, None),
+        ("cpu=8,gres/npu:910b=8,node=1", True, None, None),
+        ("cpu=8,gres/tmpdisk=100,node=1", True, 0.0, None),
         ("N/A", True, None, None),
         ("", True, None, None),
     ],
@@ -506,6 +592,8 @@ def test_gres_is_per_node(log):
     job = log(one(ReqGRES="gpu:2", ReqNodes="3")).jobs[0]
     assert (job["gpu_count"], job["node_count"]) == (6.0, 3.0)
     assert log(one(ReqGRES="gpu:2", NNodes="3")).jobs[0]["gpu_count"] is None
+    assert log(one(ReqGRES="PER_JOB:gpu:4")).jobs[0]["gpu_count"] == 4.0
+    assert log(one(ReqGRES="PER_NODE:gpu:v100:2,gpu:1", ReqNodes="3")).jobs[0]["gpu_count"] == 9.0
 
 
 def test_allocation_stands_in_only_where_the_cluster_file_says_so(log):
@@ -700,8 +788,7 @@ def test_output_of_a_real_slurm_22_05(log):
         "3_0": ("COMPLETED", "event", 1.0, 31.0, 1),
         "3_1": ("COMPLETED", "event", 1.0, 34.0, 1),
         "3_2": ("COMPLETED", "event", 1.0, 37.0, 1),
-        "7+0": ("CANCELLED", "excluded", None, None, 0),
-        "7+1": ("CANCELLED", "excluded", None, None, 0),
+        "7": ("CANCELLED", "excluded", None, None, 0),
         "9": ("CANCELLED", "excluded", None, None, 0),
         "10": ("CANCELLED", "excluded", None, None, 0),  # Start and End are both the moment it was cancelled
         "14": ("COMPLETED", "event", 25.0, 0.0, 1),
@@ -709,14 +796,13 @@ def test_output_of_a_real_slurm_22_05(log):
         "16_[4-9%2]": ("CANCELLED", "excluded", None, None, 0),
         "17": ("RUNNING", "censored", None, 2.0, 1),
         "18_[1,3,5-7%2]": ("PENDING", "excluded", None, None, 0),
-        "19+0": ("PENDING", "excluded", None, None, 0),
-        "19+1": ("PENDING", "excluded", None, None, 0),
+        "19": ("PENDING", "excluded", None, None, 0),
     }
     assert (jobs["1"]["job_name"], jobs["6"]["job_name"]) == ("na|me", "line1\nline2")
     assert (jobs["1"]["gpu_count"], jobs["5"]["mem_mib"], jobs["5"]["time_limit_s"]) == (2.0, 100.0, 60.0)
-    assert (jobs["7+0"]["time_limit_kind"], jobs["16_[4-9%2]"]["time_limit_kind"]) == ("absent", "unlimited")
+    assert (jobs["7"]["time_limit_kind"], jobs["16_[4-9%2]"]["time_limit_kind"]) == ("absent", "unlimited")
     assert (jobs["3_2"]["array_id"], jobs["3_2"]["array_task"]) == ("3", 2)
-    assert (dict(read.skipped), read.rejects, read.rows_in) == ({"step": 10, "earlier_attempt": 1}, [], 29)
+    assert (dict(read.skipped), read.rejects, read.rows_in) == ({"step": 10, "earlier_attempt": 1, "het_part": 2}, [], 29)
     assert read.notes["array_rest_tasks"] == 6 + 5
 
 
