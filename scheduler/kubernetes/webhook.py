@@ -3,258 +3,234 @@
     runcast kubernetes-webhook --socket /run/runcast/predict.sock --cert tls.crt --key tls.key
 
 Annotations are what schedulers and queues of Kubernetes may read without harm: a time limit (`activeDeadlineSeconds`, Kueue's
-max-exec-time label) ends the workload and is never touched. No forecast in time, or none at all: allowed, without a patch, with
-the reason in the audit annotation. How to install and to take out: docs/kubernetes.md.
+max-exec-time label) ends the workload and is never touched. No forecast in time, or none at all: allowed, with the reason in the
+audit annotation. With `--client-ca` only the API server is answered. What a client can hold is bounded in bytes, connections and
+seconds before anything of it is parsed. How to install and to take out: docs/kubernetes.md.
 """
 
 import argparse
-import base64
+import http.client
 import json
 import logging
-import math
-import re
 import socket
 import ssl
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from runcast.data.errors import RuncastError
 from runcast.outcome import report
-from runcast.scheduler.client import Client, Forecast
+from runcast.scheduler.client import Client
 from runcast.scheduler.errors import ServeError
+from runcast.scheduler.kubernetes.admission import Ask, ReviewError, answer
 from runcast.scheduler.options import Parser, seconds, whole
 
-PREFIX = "runcast.io"
-LARGEST_REVIEW_BYTES = 8 << 20  # etcd's objects end at 1.5 MiB; a review holds the object once on CREATE
-CONNECTION_TIMEOUT_S = 5.0  # for a client that connects and says nothing
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name")
-
-#: Where the pod's specification stands in each kind.
-_POD_SPEC: dict[str, tuple[str, ...]] = {
-    "Pod": ("spec",),
-    "Job": ("spec", "template", "spec"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
-}
-_SUFFIXES = {
-    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
-}  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?")
+LARGEST_REVIEW_BYTES = 4 << 20  # etcd's objects end at 1.5 MiB; a review holds the object once on CREATE, twice on UPDATE
+BODIES_AT_ONCE_BYTES = 16 << 20  # of all connections, finished or not
+CHUNK_BYTES = 64 << 10
+LARGEST_HEAD_BYTES = 16 << 10  # of one request's line and headers; the API server's have some hundred
+REQUEST_S = 5.0  # from the first byte awaited to the last answered; the API server gives up after one
+MOST_CONNECTIONS = 128
+MOST_OF_ONE_PEER = 32
 
 _log = logging.getLogger("runcast.kubernetes")
 
-Object = Mapping[str, Any]
-Ask = Callable[[dict[str, Any]], Forecast]
+
+class BusyError(Exception):
+    """The bodies that are being received fill what is set aside for them."""
 
 
-class ReviewError(RuncastError):
-    """The request's body is no AdmissionReview that could be answered."""
+@dataclass(frozen=True)
+class Tls:
+    """Certificate and key of the webhook; with `client_ca`, reviews are taken only from holders of its certificates.
 
-
-def answer(review: Any, ask: Ask, now_s: float) -> dict[str, Any]:
-    """Return the AdmissionReview that answers `review`: allowed always, with a patch where there is a forecast.
-
-    Raises ReviewError where there is no uid to answer to.
+    `client_names`: common names that such a certificate must have one of; any where there is none.
     """
-    request = review.get("request") if isinstance(review, dict) else None
-    uid = request.get("uid") if isinstance(request, dict) else None
-    if request is None or not isinstance(uid, str) or not uid:
-        raise ReviewError(f"expected an AdmissionReview with request.uid, found {str(review)[:80]!r}")
-    response: dict[str, Any] = {"uid": uid, "allowed": True}
-    try:
-        patch = _patch(request, ask, now_s)
-    except RuncastError as error:
-        response["auditAnnotations"] = {"forecast": f"none: {str(error)[:200]}"}
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        # An object of a shape that nobody foresaw must still be admitted: what is wrong with it is the API server's to say.
-        _log.warning("no forecast for %s: %r", request.get("kind"), error)
-        response["auditAnnotations"] = {"forecast": f"none: the object could not be read ({type(error).__name__})"}
-    else:
-        if patch:
-            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
-    return {"apiVersion": review.get("apiVersion") or "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    client_names: frozenset[str] = frozenset()
 
-def job_of(request: Object, now_s: float) -> dict[str, Any] | None:
-    """Return the new object as a job in the service's words, or None where it is no workload that is being created."""
-    kind = (request.get("kind") or {}).get("kind")
-    created = request.get("object")
-    if (
-        request.get("operation") != "CREATE"
-        or kind not in _POD_SPEC
-        or not isinstance(created, dict)
-        or request.get("subResource")
-    ):
-        return None
-    spec: Any = created
-    for step in _POD_SPEC[kind]:
-        spec = spec.get(step) or {}
-    above = created.get("spec") or {}
-    if kind == "CronJob":
-        above = (above.get("jobTemplate") or {}).get("spec") or {}
-    pods = above.get("parallelism", 1) if kind != "Pod" else 1
-    metadata = created.get("metadata") or {}
-    labels = metadata.get("labels") or {}
-    deadline_s = spec.get("activeDeadlineSeconds") or above.get("activeDeadlineSeconds")
-    job = {
-        "submit_time": now_s,
-        "user": (request.get("userInfo") or {}).get("username"),
-        "group": request.get("namespace") or metadata.get("namespace"),
-        "queue": next((labels[name] for name in QUEUE_LABELS if labels.get(name)), None),
-        "qos": spec.get("priorityClassName"),
-        "job_name": metadata.get("name") or (metadata.get("generateName") or "").rstrip("-"),
-        "node_count": pods,
-        **{name: value * pods for name, value in _requested(spec).items()},
-        "time_limit_s": deadline_s,
-        "time_limit_kind": "hard" if deadline_s else None,
-    }
-    return {name: value for name, value in job.items() if value not in (None, "")}
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        if self.client_ca is not None:
+            context.load_verify_locations(self.client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL  # the kubelet's readiness probe has none; a review without one is refused
+        return context
 
-
-def annotations_of(forecast: Forecast) -> dict[str, str]:
-    """Return the annotations for a forecast; whole seconds, rounded up."""
-    found = {
-        f"{PREFIX}/p50-seconds": str(math.ceil(forecast["p50_s"])),
-        f"{PREFIX}/p90-seconds": str(math.ceil(forecast["p90_s"])),
-    }
-    if isinstance(forecast.get("confidence"), int | float):
-        found[f"{PREFIX}/confidence"] = f"{forecast['confidence']:.2f}"
-    for name, key in (("source", "source"), ("model-version", "model_version")):
-        if isinstance(forecast.get(key), str):
-            found[f"{PREFIX}/{name}"] = forecast[key][:200]
-    return found
-
-
-def quantity(text: Any) -> float:
-    """Return a resource quantity of Kubernetes as a number; raises ValueError.
-
-    >>> quantity("500m"), quantity("1.5Gi"), quantity(2), quantity("1e3")
-    (0.5, 1610612736.0, 2.0, 1000.0)
-    """
-    match = _QUANTITY.fullmatch(str(text).strip())
-    if match is None or isinstance(text, bool):
-        raise ValueError(f"no quantity: {text!r}")
-    number, exponent, suffix = match.groups()
-    return float(f"{number}e{exponent}") if exponent else float(number) * _SUFFIXES[suffix or ""]
-
-
-def _patch(request: Object, ask: Ask, now_s: float) -> list[dict[str, Any]]:
-    """Return the JSON patch (RFC 6902) that adds the annotations; empty where the request is none of ours."""
-    job = job_of(request, now_s)
-    if job is None:
-        return []
-    annotations = annotations_of(ask(job))
-    metadata = request["object"].get("metadata")
-    if metadata is None:
-        return [{"op": "add", "path": "/metadata", "value": {"annotations": annotations}}]
-    if not metadata.get("annotations"):
-        return [{"op": "add", "path": "/metadata/annotations", "value": annotations}]
-    # In a JSON pointer (RFC 6901) the slash of a key is written ~1.
-    return [
-        {"op": "add", "path": "/metadata/annotations/" + name.replace("~", "~0").replace("/", "~1"), "value": value}
-        for name, value in annotations.items()
-    ]
-
-
-def _requested(spec: Object) -> dict[str, float]:
-    """Return the CPUs, MiB and GPUs of one pod: what its containers ask for together, or its largest init container."""
-    together = [_container(container) for container in spec.get("containers") or []]
-    before = [_container(container) for container in spec.get("initContainers") or []]
-    found = {}
-    for name in ("cpu_count", "mem_mib", "gpu_count"):
-        asked = [container[name] for container in together if name in container]
-        first = [container[name] for container in before if name in container]
-        if asked or first:
-            found[name] = max([sum(asked), *first])
-    found.setdefault("gpu_count", 0.0)  # a pod gets no GPU that it does not ask for
-    return found
-
-
-def _container(container: Object) -> dict[str, float]:
-    resources = container.get("resources") or {}
-    # Where only a limit is given, Kubernetes takes it as the request.
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    found = {}
-    if "cpu" in asked:
-        found["cpu_count"] = quantity(asked["cpu"])
-    if "memory" in asked:
-        found["mem_mib"] = quantity(asked["memory"]) / 2**20
-    gpus = [quantity(asked[name]) for name in asked if name in GPU_RESOURCES or name.startswith("nvidia.com/mig-")]
-    if gpus:
-        found["gpu_count"] = sum(gpus)
-    return found
+    def written(self) -> tuple[float, ...]:
+        return tuple(path.stat().st_mtime for path in (self.certificate, self.key, self.client_ca) if path is not None)
 
 
 class Webhook(ThreadingHTTPServer):
-    """The HTTP server; with `tls` (certificate and key), it reads them anew when they are replaced, as cert-manager does."""
+    """The HTTP server; with `tls` it reads certificates anew when they are replaced, as cert-manager does."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], ask: Ask, tls: tuple[Path, Path] | None, clock: Callable[[], float]) -> None:
+    def __init__(self, address: tuple[str, int], ask: Ask, tls: Tls | None, clock: Callable[[], float]) -> None:
         super().__init__(address, _Handler)
-        self.ask, self.clock = ask, clock
-        self._tls = tls
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._loaded: tuple[float, float] | None = None
-        self._load_certificate()
+        self.ask, self.clock, self.tls = ask, clock, tls
+        self.parsing = threading.Lock()  # one body at a time: JSON takes many times its bytes
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, tuple[str, float]] = {}  # peer, and the monotonic second at which it is cut off
+        self._bodies_bytes = 0
+        self._written = tls.written() if tls else ()
+        self._context = tls.context() if tls else None
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
-        connection.settimeout(CONNECTION_TIMEOUT_S)
-        if self._tls is None:
+        connection.settimeout(REQUEST_S)
+        if self._context is None:
             return connection, address
-        self._load_certificate()
+        self._take_up_certificates()
         # The handshake is left to the connection's own thread, so that a silent client holds up nobody else.
         return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        peer = str(client_address[0])
+        with self._lock:
+            of_peer = sum(other == peer for other, _ in self._open.values())
+            if is_taken := len(self._open) < MOST_CONNECTIONS and of_peer < MOST_OF_ONE_PEER:
+                self._open[request] = (peer, time.monotonic() + REQUEST_S)
+        if is_taken:
+            super().process_request(request, client_address)
+        else:
+            _log.info("connection from %s refused: %d open, %d of this peer", peer, len(self._open), of_peer)
+            self.close_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut off connections whose request took too long, at every turn of the accepting loop."""
+        now = time.monotonic()
+        with self._lock:
+            late = [connection for connection, (_, until) in self._open.items() if until < now]
+            for connection in late:
+                self._open[connection] = (self._open[connection][0], float("inf"))
+        for connection in late:
+            try:
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # below TLS: its thread may be inside
+            except OSError as error:
+                _log.debug("already closed: %s", error)
+
+    def begin(self, connection: socket.socket) -> None:
+        """Start the time of a connection's next request."""
+        with self._lock:
+            if connection in self._open:
+                self._open[connection] = (self._open[connection][0], time.monotonic() + REQUEST_S)
+
+    @contextmanager
+    def body(self, file: BufferedIOBase, length: int) -> Iterator[bytes]:
+        """Read a body of `length` bytes and count it while the block runs; raises BusyError, or ConnectionError where it ends early."""
+        taken, parts = 0, []
+        try:
+            while taken < length:
+                size = min(CHUNK_BYTES, length - taken)
+                self._count(size)
+                taken += size
+                part = file.read(size)
+                if len(part) < size:
+                    raise ConnectionError(f"the body ended after {taken - size + len(part)} of {length} bytes")
+                parts.append(part)
+            yield b"".join(parts)
+        finally:
+            self._count(-taken)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.info("connection from %s ended: %r", client_address, sys.exc_info()[1])
 
-    def _load_certificate(self) -> None:
-        if self._tls is None:
+    def _count(self, size: int) -> None:
+        with self._lock:
+            if size > 0 and self._bodies_bytes + size > BODIES_AT_ONCE_BYTES:
+                raise BusyError
+            self._bodies_bytes += size
+
+    def _take_up_certificates(self) -> None:
+        if self.tls is None:
             return
-        certificate, key = self._tls
         try:
-            written = (certificate.stat().st_mtime, key.stat().st_mtime)
-            if written != self._loaded:
-                self._context.load_cert_chain(certificate, key)
-                self._loaded = written
-        except OSError:  # ssl.SSLError is one: half replaced; the one that is loaded goes on
-            if self._loaded is None:
-                raise
-            _log.warning("%s: cannot be read anew; the certificate before stays", certificate)
+            if (written := self.tls.written()) != self._written:
+                self._context, self._written = self.tls.context(), written
+        except OSError:  # ssl.SSLError is one: half replaced; what is loaded goes on
+            _log.warning("%s: cannot be read anew; the certificate before stays", self.tls.certificate)
+
+
+class _Head:
+    """The lines before a body, at most LARGEST_HEAD_BYTES of them."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file, self._left = file, LARGEST_HEAD_BYTES
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self._file.readline(self._left + 1)
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.LineTooLong("head")
+        return line
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Webhook
 
+    def handle_one_request(self) -> None:
+        self.server.begin(self.connection)
+        self._body_file = self.rfile
+        self.rfile = _Head(self.rfile)  # type: ignore[assignment]
+        try:
+            super().handle_one_request()
+        finally:
+            self.rfile = self._body_file
+
     def do_GET(self) -> None:
         self._send(200, {"status": "ok"}) if self.path == "/healthz" else self._send(404, {"error": "no such path"})
 
     def do_POST(self) -> None:
+        self.close_connection = True  # unless the body was read to its end
+        if not self._is_api_server():
+            return self._send(403, {"error": "a review needs the API server's client certificate"})
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > LARGEST_REVIEW_BYTES:
-            self.close_connection = True
+        if not (length.isascii() and length.isdigit() and len(length) < 16) or int(length) > LARGEST_REVIEW_BYTES:
             return self._send(413, {"error": f"expected a Content-Length up to {LARGEST_REVIEW_BYTES}"})
-        body = self.rfile.read(int(length))
         try:
-            content = answer(json.loads(body), self.server.ask, self.server.clock())
+            with self.server.body(self._body_file, int(length)) as body, self.server.parsing:
+                review = json.loads(body)
+            content = answer(review, self.server.ask, self.server.clock())
+        except BusyError:
+            return self._send(503, {"error": "too many bodies at once"})
         except (ValueError, RecursionError, ReviewError) as error:
             return self._send(400, {"error": str(error)[:200]})
+        self.close_connection = self.headers.get("Connection", "").lower() == "close"
         self._send(200, content)
+
+    def _is_api_server(self) -> bool:
+        tls = self.server.tls
+        if tls is None or tls.client_ca is None:
+            return True
+        certificate = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        subject = (certificate or {}).get("subject", ())
+        names = {value for part in subject for name, value in part if name == "commonName"}  # type: ignore[str-unpack]
+        return bool(names & tls.client_names if tls.client_names else subject)
 
     def _send(self, status: int, content: Any) -> None:
         text = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(text)
 
@@ -269,12 +245,20 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=whole(0, 65_535), default=8443, help="(%(default)s)")
     parser.add_argument("--cert", type=Path, help="certificate, PEM; the API server speaks only TLS")
     parser.add_argument("--key", type=Path, help="its key, PEM")
+    parser.add_argument("--client-ca", type=Path, metavar="FILE", help="CA, PEM, of the certificate that the API server shows")
+    parser.add_argument(
+        "--client-name", action="append", default=[], metavar="CN", help="which that certificate must have (several)"
+    )
     parser.add_argument("--timeout", type=seconds(), default=0.2, metavar="S", help="for the service's answer (%(default)s)")
     arguments = parser.parse_args(argv)
     if (arguments.cert is None) != (arguments.key is None):
         parser.error("--cert and --key go together")
     if arguments.cert is None and arguments.address not in ("127.0.0.1", "::1", "localhost"):
         parser.error("without --cert and --key it listens on loopback only")
+    if arguments.client_ca is not None and arguments.cert is None:
+        parser.error("--client-ca needs --cert and --key")
+    if arguments.client_name and arguments.client_ca is None:
+        parser.error("--client-name needs --client-ca")
     return arguments
 
 
@@ -283,7 +267,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     client = Client(arguments.socket, arguments.timeout)
-    tls = (arguments.cert, arguments.key) if arguments.cert else None
+    tls = None
+    if arguments.cert:
+        tls = Tls(arguments.cert, arguments.key, arguments.client_ca, frozenset(arguments.client_name))
+        if arguments.client_ca is None:
+            _log.warning("without --client-ca whoever reaches port %d may ask: let only the API server reach it", arguments.port)
     try:
         server = Webhook((arguments.address, arguments.port), client.predict, tls, time.time)
     except OSError as error:
