@@ -1,5 +1,7 @@
 """A state from a whole log at once: what telling it every event one by one would give, many times faster."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -7,6 +9,7 @@ from numpy.typing import NDArray
 from runcast.features.history import after_each_end
 from runcast.features.levels import BURST_GAP_US, ENDED_STATS, LEVELS, RESOURCE_UNITS, RING, RUNS_CAP, US, hash_text
 from runcast.features.matrix import OPEN_US
+from runcast.features.open_jobs import Known, OpenJob
 from runcast.features.reading import (
     Log,
     check_columns,
@@ -39,7 +42,7 @@ from runcast.features.slots import (
     SlotArrays,
     SlotStore,
 )
-from runcast.features.state import REMEMBERED, Known, OpenJob, State
+from runcast.features.state import REMEMBERED, State
 from runcast.features.sweep import Jobs, Past
 from runcast.features.timeline import Ints, Timeline, differs
 
@@ -54,7 +57,8 @@ def state_of(jobs: pd.DataFrame, clock: str, time_zone: str, as_of_us: int) -> S
     log = read_log(jobs)
     parts = read_texts(jobs, stable_hashes)[0] | number_parts(log, read_calendar(jobs["submit_time"], clock, time_zone)["hour"])
     known = _as_of(log.clamped(), as_of_us)
-    events = _Events(known)
+    is_running = _are_running(known, as_of_us)
+    events = _Events(known, is_running)
     blocks, keys = [SlotStore().slot_arrays()], []
     places = np.full((len(LEVELS), len(jobs)), -1)
     used = FIXED
@@ -67,19 +71,24 @@ def state_of(jobs: pd.DataFrame, clock: str, time_zone: str, as_of_us: int) -> S
         places[at] = np.where(null, -1, code + used)
         used += len(found)
     store = SlotStore.of(SlotArrays.joined(blocks), np.concatenate(keys))
-    return State(clock, time_zone, _known(jobs["job_key"].to_numpy(object), log, known, places, store))
+    return State(clock, time_zone, _known(jobs["job_key"].to_numpy(object), log, known, is_running, places, store))
 
 
 def _as_of(jobs: Jobs, as_of_us: int) -> Jobs:
     start, end = (np.where(times < as_of_us, times, OPEN_US) for times in (jobs.start_us, jobs.end_us))
-    return Jobs(jobs.submit_us, start, end, jobs.runtime_s, jobs.outcome, jobs.gpu_count, jobs.cpu_count, jobs.time_limit_s)
+    return replace(jobs, start_us=start, end_us=end, runaway_us=np.where(start == OPEN_US, OPEN_US, jobs.runaway_us))
+
+
+def _are_running(jobs: Jobs, as_of_us: int) -> NDArray[np.bool_]:
+    """Return which jobs have started and not ended, runaways apart."""
+    return np.asarray((jobs.start_us != OPEN_US) & (jobs.end_us == OPEN_US) & (jobs.runaway_us >= as_of_us))
 
 
 class _Events:
     """The events of a log in order of time, asked level by level for what its keys' slots hold after the last."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Jobs, is_running: NDArray[np.bool_]) -> None:
+        self._jobs, self._is_running = jobs, is_running
         order = np.argsort(jobs.submit_us, kind="stable")
         self._submitted = Timeline((order, jobs.submit_us[order]))
         self._past = Past(jobs)
@@ -139,7 +148,7 @@ class _Events:
     def _siblings(self, code: Ints, slots: SlotArrays) -> None:
         has_key = code >= 0
         started = np.flatnonzero(has_key & self._has_started)
-        running = np.flatnonzero(has_key & self._has_started & self._is_open)
+        running = np.flatnonzero(has_key & self._is_running)
         waiting = np.flatnonzero(has_key & ~self._has_started & self._is_open)
         start = self._jobs.start_us
         latest = np.full(len(slots.times), -np.inf)
@@ -153,20 +162,23 @@ class _Events:
         slots.ready[:, COLUMN["waiting_n"]] = np.bincount(code[waiting], minlength=len(latest))
 
 
-def _known(job_key: NDArray[np.object_], log: Log, jobs: Jobs, places: Ints, store: SlotStore) -> Known:
+def _known(
+    job_key: NDArray[np.object_], log: Log, jobs: Jobs, is_running: NDArray[np.bool_], places: Ints, store: SlotStore
+) -> Known:
     """Return what a state knows beside its slots: open jobs, ends to be recognised, the load and the widest request of a node."""
     is_open, has_started = jobs.end_us == OPEN_US, jobs.start_us != OPEN_US
     gpus, cpus = (np.rint(np.nan_to_num(count) * RESOURCE_UNITS).astype(np.int64) for count in (jobs.gpu_count, jobs.cpu_count))
     rows = sorted(np.flatnonzero(is_open).tolist(), key=lambda row: (jobs.submit_us[row], job_key[row]))
     opened = {}
     for row in rows:
-        slots = places[:, row]
-        start = int(jobs.start_us[row]) if has_started[row] else None
-        opened[str(job_key[row])] = OpenJob(slots[slots >= 0].astype(np.intp), start, int(gpus[row]), int(cpus[row]))
+        slots, is_runaway = places[:, row], bool(has_started[row] and not is_running[row])
+        start, runaway = (int(us) if us != OPEN_US else None for us in (jobs.start_us[row], jobs.runaway_us[row]))
+        opened[str(job_key[row])] = OpenJob(
+            slots[slots >= 0].astype(np.intp), start, int(gpus[row]), int(cpus[row]), runaway, is_runaway
+        )
     ended = np.flatnonzero(~is_open)
     ended = ended[np.lexsort((jobs.submit_us[ended], jobs.end_us[ended]))][-REMEMBERED:]
-    running, waiting = is_open & has_started, is_open & ~has_started
-    has_gpus = gpus > 0
+    is_waiting, has_gpus = is_open & ~has_started, gpus > 0
     times = np.concatenate([jobs.submit_us, jobs.start_us, jobs.end_us])
     return Known(
         store=store,
@@ -175,7 +187,7 @@ def _known(job_key: NDArray[np.object_], log: Log, jobs: Jobs, places: Ints, sto
         applied_us=int(times[times != OPEN_US].max(initial=-(2**62))),
         most_gpus_per_node=_most(jobs.gpu_count[has_gpus], log.node_count[has_gpus]),
         most_cpus_per_node=_most(jobs.cpu_count[~has_gpus], log.node_count[~has_gpus]),
-        load=[int(units[rows].sum()) for units in (gpus, cpus) for rows in (running, waiting)],
+        load=[int(units[rows].sum()) for units in (gpus, cpus) for rows in (is_running, is_waiting)],
     )
 
 

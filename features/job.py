@@ -16,6 +16,7 @@ from runcast.features.bulk import state_of
 from runcast.features.catalog import CATEGORIES, COLUMNS_READ, NAMES, feature_version
 from runcast.features.errors import FeaturesStale
 from runcast.features.matrix import Categories, Ended, Matrix
+from runcast.features.reading import read_log
 from runcast.features.state import State
 from runcast.features.table import build
 
@@ -26,12 +27,16 @@ _CATEGORY = "category_"
 
 @dataclass(frozen=True)
 class FeatureReport:
-    """What a night's features are made of; `features` counts columns that can exist in this log, of `catalog`."""
+    """What a night's features are made of; `features` counts columns that can exist in this log, of `catalog`.
+
+    `runaways` are those of the open jobs that no longer count as running; see runaways.py.
+    """
 
     cluster: str
     day: str
     jobs: int
     open_jobs: int
+    runaways: int
     features: int
     catalog: int
     feature_version: str
@@ -45,13 +50,15 @@ def build_features(cluster: Cluster, settings: Settings, day: dt.date) -> Featur
     """Build the features of every job seen at the end of `day` (local) and write them to the lake."""
     lake = Lake(settings.lake)
     cut = cut_us(day, cluster.zone)
-    matrix = build(_jobs(lake, cluster, cut), cluster.clock, cluster.time_zone)
+    jobs = _jobs(lake, cluster, cut)
+    matrix = build(jobs, cluster.clock, cluster.time_zone)
     change = lake.write_features(cluster.name, to_arrow(matrix, cut))
     return FeatureReport(
         cluster=cluster.name,
         day=day.isoformat(),
         jobs=len(matrix),
         open_jobs=int((~matrix.ended.is_over).sum()),
+        runaways=int((read_log(jobs[~matrix.ended.is_over]).clamped().runaway_us < cut).sum()),
         features=len(matrix.names),
         catalog=len(NAMES),
         feature_version=feature_version(),

@@ -13,6 +13,7 @@ from runcast.features.errors import MissingColumns
 from runcast.features.history import Floats, outcome_codes
 from runcast.features.levels import Level, fold_digits, hash_number, hash_text
 from runcast.features.matrix import OPEN_US, Categories
+from runcast.features.runaways import all_run_at_most_us
 from runcast.features.sweep import Jobs
 from runcast.features.timeline import Ints
 
@@ -43,12 +44,15 @@ class Log:
     cpu_count: Floats
     node_count: Floats
     time_limit_s: Floats
+    is_limit_hard: NDArray[np.bool_]
 
     def clamped(self) -> Jobs:
         """Return what the sweep reads: no job starts or ends before it was submitted."""
         submit, outcome = self.submit_us, outcome_codes(self.label, self.state)
         start, end = np.maximum(self.start_us, submit), np.maximum(self.end_us, submit)
-        return Jobs(submit, start, end, self.runtime_s, outcome, self.gpu_count, self.cpu_count, self.time_limit_s)
+        runaway = np.where(start == OPEN_US, 0, start) + all_run_at_most_us(self.time_limit_s, self.is_limit_hard)
+        runaway = np.where(start == OPEN_US, OPEN_US, runaway)
+        return Jobs(submit, start, end, runaway, self.runtime_s, outcome, self.gpu_count, self.cpu_count, self.time_limit_s)
 
 
 def read_log(jobs: pd.DataFrame) -> Log:
@@ -64,7 +68,8 @@ def read_log(jobs: pd.DataFrame) -> Log:
     end = np.where(jobs["state"].isin(_OPEN).to_numpy(bool), OPEN_US, end)
     is_over = ~jobs["state"].isin([*_OPEN, OTHER]).to_numpy(bool)
     end = np.where(is_over & (end == OPEN_US), submit, end)
-    return Log(submit, start, end, read_numbers(jobs, "runtime_s"), label, state, **numbers)
+    is_hard = (jobs["time_limit_kind"] == "hard").to_numpy(bool, na_value=False)
+    return Log(submit, start, end, read_numbers(jobs, "runtime_s"), label, state, **numbers, is_limit_hard=is_hard)
 
 
 def _microseconds(times: pd.Series) -> Ints:

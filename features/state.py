@@ -13,7 +13,6 @@ been told of before adds to the history of runs and to nothing else. A state ser
 import heapq
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -37,6 +36,8 @@ from runcast.features.levels import (
     outcome_code,
 )
 from runcast.features.one_job import Job, JobReader, Request
+from runcast.features.open_jobs import Known, OpenJob, Runaways
+from runcast.features.runaways import LONGEST_US, runs_at_most_us
 from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES, EndedRun, Places, SlotStore
 from runcast.features.state_file import read_arrays, write_arrays
 from runcast.features.working_row import AGES_AT, BURST_AT, MEAN_AT, NO_LEVEL, NOTHING, READY_AT, WIDTH, WorkingPlan
@@ -57,7 +58,7 @@ _BURST_GAP_S = BURST_GAP_US / US
 
 
 class _Told(NamedTuple):
-    """What an event carries: the job's key and times, its keys at the levels it has, and what it asks for."""
+    """What an event carries: the job's key and times, its keys at the levels it has, what it asks for and how long it may run."""
 
     job_key: str
     submit_us: int
@@ -68,36 +69,7 @@ class _Told(NamedTuple):
     gpus_per_node: float
     cpus_per_node: float
     limit_s: float
-
-
-@dataclass
-class OpenJob:
-    """A job that was submitted and has not ended: its slots, when it started, and what it holds."""
-
-    slots: Places
-    start_us: int | None
-    gpu_units: int
-    cpu_units: int
-
-
-@dataclass
-class Known:
-    """What a state knows of the jobs told of: slots of their keys, who is open, ends to be recognised, and the cluster's load.
-
-    `load` is running GPUs, waiting GPUs, running CPUs and waiting CPUs, in 1/RESOURCE_UNITS.
-    """
-
-    store: SlotStore
-    open: dict[str, OpenJob]
-    ended: dict[int, None]
-    applied_us: int
-    most_gpus_per_node: float
-    most_cpus_per_node: float
-    load: list[int]
-
-    @classmethod
-    def nothing(cls) -> Self:
-        return cls(SlotStore(), {}, {}, -(2**62), 0.0, 0.0, [0, 0, 0, 0])
+    runs_at_most_us: int = LONGEST_US
 
 
 class State:
@@ -110,6 +82,7 @@ class State:
         self._store = self._known.store
         self._reader = JobReader(clock, time_zone)
         self._pending: list[tuple[Any, ...]] = []
+        self._runaways = Runaways(self._known.open)
         self._told = 0
         self._row = np.full(WIDTH, np.nan, np.float32)
         self._ready = self._row[READY_AT:AGES_AT].reshape(len(LEVELS), len(READY))
@@ -156,6 +129,8 @@ class State:
         if self._pending and self._pending[0][0] < submit_us:
             self.advance(submit_us)
         now_us = submit_us if submit_us > self._known.applied_us else self._known.applied_us
+        if self._runaways.differ_at(now_us):
+            self._count_runaways(now_us)
         reader, store, ready, since = self._reader, self._store, self._ready, self._since
         request = reader.request(job)
         asked = reader.keys(job, request)
@@ -206,6 +181,7 @@ class State:
         told = _Told(
             job["job_key"], job["submit_time"], start_us, asked.keys[asked.live],
             _units(request.gpu_count), _units(request.cpu_count), *_per_node(request), request.time_limit_s,
+            runs_at_most_us(request.time_limit_s, job.get("time_limit_kind")),
         )  # fmt: skip
         heapq.heappush(self._pending, (time_us, kind, runtime_s, outcome, self._told, told))
 
@@ -234,14 +210,11 @@ class State:
         job = self._known.open.get(told.job_key)
         if job is None:
             return
-        self._hold(job, -1)
-        if job.start_us is None:
-            self._store.withdraw(job.slots)
-        else:
-            self._store.stop(job.slots, job.start_us)
+        self._let_go(job)
         self._store.start(job.slots, time_us)
-        job.start_us = time_us
+        job.start_us, job.runaway_us, job.is_runaway = time_us, time_us + told.runs_at_most_us, False
         self._hold(job, 1)
+        self._runaways.add(told.job_key, job)
 
     def _end(self, time_us: int, runtime_s: float, outcome: int, told: _Told) -> None:
         mark = hash_text("job_key", told.job_key)
@@ -252,17 +225,34 @@ class State:
             slots = self._store.claim(told.keys)
         else:
             slots = job.slots
-            self._hold(job, -1)
-            if job.start_us is None:
-                self._store.withdraw(slots)
-            else:
-                self._store.stop(slots, job.start_us)
+            self._let_go(job)
         if runtime_s > 0:
             share = np.float32(_over(runtime_s, told.limit_s))
             self._store.end(slots, EndedRun(told.submit_us, time_us, np.float32(runtime_s), outcome, share))
         self._known.ended[mark] = None
         if len(self._known.ended) > REMEMBERED:
             del self._known.ended[next(iter(self._known.ended))]
+
+    def _count_runaways(self, now_us: int) -> None:
+        """Let the jobs that are runaways at a moment hold nothing, and the others what they hold."""
+        for job in self._runaways.changed_at(now_us):
+            if job.is_runaway and job.start_us is not None:
+                job.is_runaway = False
+                self._store.start(job.slots, job.start_us)
+                self._hold(job, 1)
+            else:
+                self._let_go(job)
+                job.is_runaway = True
+
+    def _let_go(self, job: OpenJob) -> None:
+        """Let a job neither wait nor run any longer; a runaway does neither."""
+        if job.is_runaway:
+            return
+        self._hold(job, -1)
+        if job.start_us is None:
+            self._store.withdraw(job.slots)
+        else:
+            self._store.stop(job.slots, job.start_us)
 
     def _mean_elapsed_s(self, now_us: int, running: int, slot: int) -> float:
         wrapped = now_us * running - int(self._store.sums[slot, STARTS])
@@ -315,6 +305,7 @@ class State:
 
     def save(self, path: Path) -> None:
         """Write the state to one file, whole or not at all; equal states give equal bytes."""
+        self._count_runaways(self._known.applied_us)  # so that the bytes do not depend on what was asked
         slots = [job.slots for job in self._known.open.values()]
         arrays = self._store.arrays() | {
             "open_slots": np.concatenate([np.empty(0, np.int32), *slots]).astype(np.int32),
@@ -330,7 +321,7 @@ class State:
             "applied_us": self._known.applied_us,
             "most_per_node": [self._known.most_gpus_per_node, self._known.most_cpus_per_node],
             "load": self._known.load,
-            "open": [(key, job.start_us, job.gpu_units, job.cpu_units) for key, job in self._known.open.items()],
+            "open": [job.to_json(key) for key, job in self._known.open.items()],
             "pending": told,
         }
         arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
@@ -360,10 +351,7 @@ class State:
         """Return the state of a file's arrays, which were checked, and of its meta data, which was not."""
         slots = np.split(arrays["open_slots"].astype(np.intp), np.cumsum(arrays["open_sizes"])[:-1])
         slots = slots[: len(arrays["open_sizes"])]  # of no parts, numpy makes one
-        opened = {
-            str(key): OpenJob(places, None if start is None else int(start), int(gpu_units), int(cpu_units))
-            for (key, start, gpu_units, cpu_units), places in zip(meta["open"], slots, strict=True)
-        }
+        opened = {str(key): OpenJob.of_json(places, *values) for (key, *values), places in zip(meta["open"], slots, strict=True)}
         store, ended = SlotStore.from_arrays(arrays), dict.fromkeys(arrays["ended"].tolist())
         gpus, cpus = map(float, meta["most_per_node"])
         load = [int(units) for units in meta["load"]]
@@ -373,10 +361,10 @@ class State:
             str(meta["clock"]), str(meta["time_zone"]), Known(store, opened, ended, int(meta["applied_us"]), gpus, cpus, load)
         )
         for told, (time_us, kind, runtime_s, outcome, *event) in enumerate(meta["pending"]):
-            key, submit_us, start_us, keys, gpu_units, cpu_units, gpus_per_node, cpus_per_node, limit_s = event
+            key, submit_us, start_us, keys, gpu_units, cpu_units, gpus_per_node, cpus_per_node, limit_s, *longest_us = event
             about = _Told(
                 str(key), int(submit_us), None if start_us is None else int(start_us), np.array(keys, np.uint64).reshape(-1),
-                int(gpu_units), int(cpu_units), float(gpus_per_node), float(cpus_per_node), float(limit_s),
+                int(gpu_units), int(cpu_units), float(gpus_per_node), float(cpus_per_node), float(limit_s), *map(int, longest_us),
             )  # fmt: skip
             if kind not in (_SUBMITTED, _STARTED, _ENDED) or len(about.keys) > len(LEVELS):
                 raise ValueError(f"pending: event {told} of kind {kind!r} with {len(about.keys)} keys")

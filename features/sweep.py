@@ -32,11 +32,15 @@ Columns = dict[str, Floats32]
 
 @dataclass(frozen=True)
 class Jobs:
-    """What the sweep reads of the jobs: times in UTC microseconds, OPEN_US where it has not happened."""
+    """What the sweep reads of the jobs: times in UTC microseconds, OPEN_US where it has not happened.
+
+    A job that has not ended by `runaway_us` no longer counts as running; see runaways.py.
+    """
 
     submit_us: Ints
     start_us: Ints
     end_us: Ints
+    runaway_us: Ints
     runtime_s: Floats
     outcome: NDArray[np.int8]
     gpu_count: Floats
@@ -124,12 +128,13 @@ class Sweep:
         order = np.argsort(jobs.submit_us, kind="stable")
         asks = (order, jobs.submit_us[order])
         self._past = Past(jobs)
-        end = np.flatnonzero(jobs.end_us != OPEN_US)
-        end = end[np.argsort(jobs.end_us[end], kind="stable")]
+        self._gone_us = np.minimum(jobs.end_us, jobs.runaway_us)
+        gone = np.flatnonzero(self._gone_us != OPEN_US)
+        gone = gone[np.argsort(self._gone_us[gone], kind="stable")]
         start = np.flatnonzero(jobs.start_us != OPEN_US)
-        start = start[np.lexsort((jobs.end_us[start], jobs.start_us[start]))]
+        start = start[np.lexsort((self._gone_us[start], jobs.start_us[start]))]
         self._ended = Timeline(asks, (self._past.job, self._past.end_us))
-        self._all = Timeline(asks, (end, jobs.end_us[end]), (start, jobs.start_us[start]))
+        self._all = Timeline(asks, (gone, self._gone_us[gone]), (start, jobs.start_us[start]))
         self._slots = SlotChoice(columns, len(order))
 
     def ended(self, level: Level, code: Ints) -> tuple[Ring, Rows, Asked]:
@@ -219,7 +224,7 @@ class Sweep:
         mean = np.divide(elapsed, running * US, out=np.full(len(ask), np.nan), where=running > 0)
         latest = np.maximum.accumulate(np.where(is_start, np.arange(len(walk.job)), -1)).take(ask)
         sibling = walk.job.take(np.maximum(latest, 0))
-        still_runs = (latest >= np.repeat(walk.first, walk.sizes).take(ask)) & (jobs.end_us.take(sibling) >= now_us)
+        still_runs = (latest >= np.repeat(walk.first, walk.sizes).take(ask)) & (self._gone_us.take(sibling) >= now_us)
         age = np.where(still_runs, (now_us - jobs.start_us.take(sibling)) / US, np.nan)
         self._scatter("running_n", level, rows, asked, running)
         self._scatter("waiting_n", level, rows, asked, earlier.take(asked) - walk.so_far(gone).take(ask))

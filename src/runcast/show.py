@@ -421,7 +421,7 @@ def record_lines(record: Record) -> str:
 _TOLD = {
     "ingest": ("rows_in", "accepted", "rejected", "ended", "open", "partitions"),
     "quality": ("rows", "checks", "stops_count", "warns_count"),
-    "features": ("jobs", "features", "feature_version"),
+    "features": ("jobs", "runaways", "features", "feature_version"),
     "evaluate": ("jobs", "report"),
     "register": ("versions",),
     "promote": ("champions",),

@@ -39,7 +39,7 @@ _ENDINGS = (
 @st.composite
 def _row(draw: st.DrawFn) -> Row:
     choice = lambda *values: draw(st.sampled_from(values))  # noqa: E731
-    submit = ORIGIN + choice(1, 30, 3600) * draw(st.integers(0, 12)) + choice(0, 0, 0.5)
+    submit = ORIGIN + choice(1, 30, 3600, 30_000, 8_000_000) * draw(st.integers(0, 12)) + choice(0, 0, 0.5)
     row: Row = {
         "user": choice("ann", "bob", None),
         "group": choice("g", "h", None),
@@ -214,8 +214,18 @@ def _rhythm(alike: list[Row], now: float) -> dict[str, float]:
     return found
 
 
+def _is_runaway(row: Row, now: float) -> bool:
+    """Whether a job, without an end, has outlived twice its hard limit and a day; where no hard limit ends it, a leap year."""
+    is_hard = row["time_limit_kind"] == "hard" and row["time_limit_s"] is not None
+    return row["start_time"] + (2 * row["time_limit_s"] + 86_400 if is_hard else 366 * 86_400) < now
+
+
+def _runs(row: Row, now: float) -> bool:
+    return row["submit_time"] < now and _started(row, now) and not _ended(row, now) and not _is_runaway(row, now)
+
+
 def _siblings(alike: list[Row], now: float) -> dict[str, float]:
-    running = [row for row in alike if row["submit_time"] < now and _started(row, now) and not _ended(row, now)]
+    running = [row for row in alike if _runs(row, now)]
     waiting = [row for row in alike if row["submit_time"] < now and not _started(row, now) and not _ended(row, now)]
     found: dict[str, float] = {"running_n": len(running), "waiting_n": len(waiting)}
     if running:
@@ -275,7 +285,7 @@ def oracle(log: list[Row], job: Row, clock: str) -> dict[str, float]:
     own["node_share"] = _node_share(log, job)
     before = [row for row in log if row["submit_time"] < now and not _ended(row, now)]
     for name, column in (("gpus", "gpu_count"), ("cpus", "cpu_count")):
-        own[f"running_{name}"] = sum(row[column] or 0 for row in before if _started(row, now))
+        own[f"running_{name}"] = sum(row[column] or 0 for row in before if _runs(row, now))
         own[f"waiting_{name}"] = sum(row[column] or 0 for row in before if not _started(row, now))
     own |= _nearest(log, job, clock)
     users = [row for row in log if row["user"] == job["user"] and job["user"] is not None]

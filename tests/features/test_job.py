@@ -62,6 +62,22 @@ def test_a_night_sees_what_had_happened_by_its_end(settings: Settings) -> None:
     )
 
 
+def test_a_job_that_has_long_outlived_its_limit_is_counted_and_no_running_sibling(settings: Settings) -> None:
+    runs = {"time_limit_s": 86_400.0, "start_time": None}
+    old = {key: row(key, hour, None, **runs) for key, hour in (("dead", -24 * 1096), ("late", -48))}
+    for job in old.values():
+        job["start_time"] = job["submit_time"]
+    waits = row("waits", -24 * 1096, None, state="PENDING", label="excluded", start_time=None, attempts=0)
+    jobs = pa.Table.from_pylist([*old.values(), waits, row("f", 20, None)], schema=JOBS)
+    Lake(settings.lake).write_open("lab", jobs, as_of_us=2 * 10**15)
+    report = build_features(CLUSTER, settings, DAY)
+    assert (report.open_jobs, report.runaways) == (5, 1)
+    matrix = read_matrix(CLUSTER, settings, DAY)
+    at = matrix.job_key.tolist().index("f")
+    seen = {name: matrix.column(name)[at] for name in ("running_gpus", "running_n_by_user", "running_mean_s_by_user")}
+    assert seen == {"running_gpus": 2, "running_n_by_user": 1, "running_mean_s_by_user": 68 * 3600}, "late, and not dead"
+
+
 def test_what_is_read_is_what_was_built(settings: Settings) -> None:
     build_features(CLUSTER, settings, DAY)
     read = read_matrix(CLUSTER, settings, DAY)
