@@ -29,3 +29,11 @@ class GateNotPassed(RegistryError):
     """A version may not become champion: no report, a report on other data, a failed gate, or rolled back by hand."""
 
     exit_code = Exit.STOPPED
+
+
+class ApprovalDamaged(RegistryError):
+    """The home's record of a version that passed cannot be read; what serves stays as it is."""
+
+
+class ModelAltered(RegistryError):
+    """The registry's copy of a model is not the one that passed its gates; what serves stays as it is."""

@@ -20,15 +20,15 @@ from runcast.data.errors import MayPass, RuncastError
 from runcast.data.lake import Lake
 from runcast.data.settings import Settings
 from runcast.evaluation.errors import ReportDamaged, ReportMissing
-from runcast.evaluation.gates import GateReport, GateResult
 from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.report_file import read_document
 from runcast.features.catalog import COLUMNS_READ
 from runcast.registry import models, moving
 from runcast.registry.card import model_card
-from runcast.registry.errors import ClockBehind, GateNotPassed, NoChampion, RegistryError, StoreUnavailable
+from runcast.registry.errors import ClockBehind, GateNotPassed, ModelAltered, NoChampion, RegistryError, StoreUnavailable
 from runcast.registry.models import ModelVersion
 from runcast.registry.moving import Move, bundles_of, in_turn, opened
+from runcast.registry.reports import read_report, read_verdict, report_folder
 from runcast.registry.runs import Night, log_night
 from runcast.registry.runs import log_live as log_live_day
 from runcast.registry.runs import log_replay as log_replay_run
@@ -218,6 +218,7 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
     _refuse_clock_behind(cluster, day, now)
     store = open_store(settings, must_exist=True)
     root = bundles_of(cluster, settings)
+    moving.adopt_approvals(store, cluster, settings)
     unfinished = moving.finish(store, root)
     if unfinished is not None and unfinished.left is not None:
         left, back, bundle = unfinished.left, models.labelled(store, str(unfinished.served)), resolve(root)
@@ -322,24 +323,6 @@ def _log_live(store: Store, cluster: Cluster, document: Mapping[str, Any], recor
     metrics = {metric_key("live", name): float(value) for name, value in numbers.items() if value is not None}
     day = dt.date.fromisoformat(document["day"])
     return log_live_day(store, cluster.name, day, metrics=metrics, record=record, logged_at=now)
-
-
-def report_folder(cluster: Cluster, settings: Settings, day: dt.date) -> Path:
-    return settings.reports / cluster.name / day.isoformat()
-
-
-def read_report(cluster: Cluster, settings: Settings, day: dt.date) -> Mapping[str, Any]:
-    """Return the night's report; raises ReportMissing where the night was not evaluated, ReportDamaged."""
-    return read_document(report_folder(cluster, settings, day) / "report.json")
-
-
-def read_verdict(document: Mapping[str, Any], kind: str) -> GateReport | None:
-    """Return the report's verdict on a kind, None where it was not judged."""
-    found = document["verdicts"].get(kind)
-    if found is None:
-        return None
-    told = {name: found[name] for name in GateReport.__dataclass_fields__}
-    return GateReport(**{**told, "results": tuple(GateResult(**result) for result in found["results"])})
 
 
 def _trained(cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any]) -> dict[str, Night]:
@@ -474,14 +457,16 @@ def _move(
 ) -> None:
     """Let the aliases and, where there is a new one, the bundle be what was decided."""
     standing = standing_champions(store, cluster)
-    champions = {v.name: v.version for kind, v in champions_to_be.items() if standing.get(kind) != v}
+    champions: dict[str, str | None] = {v.name: v.version for kind, v in champions_to_be.items() if standing.get(kind) != v}
+    without = [model_name(cluster.name, kind) for kind in MODELS if kind not in champions_to_be]
+    champions |= {name: None for name in without if models.has_foreign_champion(store, name)}
     served = None
     if bundle is not None and (label := read_manifest(bundle).registered) is not None:
         is_new = before is None or before.registered != label or not models.is_serving(store, models.labelled(store, label))
         served = label if is_new else None
     if bundle is not None or champions:
-        name = None if bundle is None else bundle.name
-        moving.make(store, bundles_of(cluster, settings), Move(models.sortable(now), champions, name, served))
+        written = None if bundle is None else bundle.name
+        moving.make(store, bundles_of(cluster, settings), Move(models.sortable(now), champions, written, served))
 
 
 def unlogged_nights(cluster: Cluster, settings: Settings) -> list[str]:
@@ -533,8 +518,21 @@ def model_files(store: Store, settings: Settings, cluster: Cluster, version: Mod
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as scratch:
-            (models.download(store, version, Path(scratch)) / MODEL).rename(kept)
+            fetched = models.download(store, version, Path(scratch)) / MODEL
+            _refuse_altered(version, fetched)
+            fetched.rename(kept)
+    _refuse_altered(version, kept)
     return kept
+
+
+def _refuse_altered(version: ModelVersion, folder: Path) -> None:
+    """Raise ModelAltered unless the folder holds the very files that were judged."""
+    if not folder.is_dir() or (found := folder_sha256(folder)) != version.model_sha256:
+        raise ModelAltered(
+            f"{version.label}: the registry's copy is not the model that passed its gates (expected {version.model_sha256[:16]}, found "
+            f"{found[:16] if folder.is_dir() else 'no model'}). Somebody altered it: what serves stays. See who can write the artifact "
+            f"store, delete {folder} and the version, and train another night."
+        )
 
 
 def served_now(cluster: Cluster, settings: Settings) -> Manifest | None:

@@ -4,10 +4,13 @@
 data approves, and never an older night than it has: a backfill leaves it where running every night would have. A version that
 became champion keeps that as a tag, and so does one whose bundle served, with the moment from which: a rollback goes to the version
 that served before. A version rolled back by hand is not approved again. The champion moves together with the bundle; see moving.py.
+Aliases and tags are for people: what passed and what was rolled back is read from the home's own record (approvals.py), and an alias
+that names a version without an approval names nothing here.
 """
 
+import logging
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +34,8 @@ _PASSED = "runcast.gate"  # "passed" once a version has been approved with its r
 _WAS_CHAMPION = "runcast.was_champion"  # "yes" once the alias was moved to it: a night that passed out of order may never have it
 _SERVED_SINCE = "runcast.served_since"  # when its bundle was made current after another's, UTC
 _ROLLED_BACK = "runcast.rolled_back"  # when, by hand
+
+_log = logging.getLogger("runcast.registry")
 
 
 @dataclass(frozen=True)
@@ -104,17 +109,15 @@ def name_challenger(store: Store, version: ModelVersion) -> None:
 def approve(store: Store, version: ModelVersion, report: GateReport | None) -> None:
     """Mark `version` as one that may become champion; raises GateNotPassed without a passed report on its own data."""
     _check_report(version, report)
-    tags = _tags(store, version)
-    if _ROLLED_BACK in tags:
-        raise GateNotPassed(
-            f"{version.label} was rolled back at {tags[_ROLLED_BACK]}: it does not come back. Train another night."
-        )
+    if (at := store.approvals.rolled_back_at(version)) is not None:
+        raise GateNotPassed(f"{version.label} was rolled back at {at}: it does not come back. Train another night.")
+    store.approvals.add(version)
     _tag(store, version.name, version.version, _PASSED, "passed")
 
 
 def promotion(store: Store, version: ModelVersion) -> Promotion:
     """Say what an approved version comes to: the champion never goes back to an older night."""
-    current = _by_alias(store, version.name, CHAMPION)
+    current = approved_champion(store, version.name)
     if current is not None and current.version == version.version:
         return Promotion(current, False, f"{version.label} is the champion already")
     if current is not None and current.night > version.night:
@@ -143,7 +146,7 @@ def served_before(store: Store, cluster: str, kinds: Iterable[str], served: Mode
     for version in (v for kind in kinds for v in versions(store, model_name(cluster, kind)) if v.label != served.label):
         tags = _tags(store, version)
         since = tags.get(_SERVED_SINCE)
-        if since is None or _ROLLED_BACK in tags:
+        if since is None or not store.approvals.has(version):
             continue
         if until is None or since < until:
             found.append((since, version))
@@ -156,7 +159,7 @@ def champions_after(store: Store, left: ModelVersion, back: ModelVersion) -> dic
     """Return the champion of each kind that a rollback from `left` to `back` touches: of another kind, `left`'s has the one before."""
     if left.name == back.name:
         return {back.name: back.version}
-    named = _by_alias(store, left.name, CHAMPION)
+    named = approved_champion(store, left.name)
     if named is None or named.version != left.version:
         return {back.name: back.version}
     before = _champion_before(store, left)
@@ -167,6 +170,7 @@ def mark_left(store: Store, label: str, at: str) -> None:
     """Mark a version as rolled back: it is not approved again, and no rollback goes to it."""
     name, _, version = label.rpartition("/")
     _tag(store, name, version, _ROLLED_BACK, at)
+    store.approvals.roll_back(labelled(store, label), at)
 
 
 def is_serving(store: Store, version: ModelVersion) -> bool:
@@ -182,14 +186,32 @@ def mark_served(store: Store, label: str, since: str) -> None:
 
 def champion(store: Store, cluster: str, kind: str) -> ModelVersion:
     """Return the version that serves; raises NoChampion where no version has passed."""
-    found = _by_alias(store, model_name(cluster, kind), CHAMPION)
+    found = approved_champion(store, model_name(cluster, kind))
     if found is None:
         raise _no_champion(cluster, kind)
     return found
 
 
+def approved_champion(store: Store, name: str) -> ModelVersion | None:
+    """Return the version that the alias names, where the home approved it; one that it did not is told of, and is None."""
+    found = _by_alias(store, name, CHAMPION)
+    if found is None or store.approvals.has(found):
+        return found
+    _log.warning(
+        "%s is named champion in the tracking store, and %s has no approval of it: it does not serve. Somebody moved the alias, or the "
+        "version was altered; the next export names the version again that passed.", found.label, store.approvals.root,
+    )  # fmt: skip
+    return None
+
+
+def has_foreign_champion(store: Store, name: str) -> bool:
+    """Say whether the champion alias names a version that the home did not approve."""
+    found = _by_alias(store, name, CHAMPION)
+    return found is not None and not store.approvals.has(found)
+
+
 def _champion_before(store: Store, left: ModelVersion) -> ModelVersion | None:
-    standing = [v for v in versions(store, left.name) if v != left and was_champion(store, v)]
+    standing = [v for v in approved(store, left.name) if v != left and was_champion(store, v)]
     return max(standing, key=lambda v: (v.night, int(v.version)), default=None)
 
 
@@ -200,6 +222,27 @@ def _no_champion(cluster: str, kind: str) -> NoChampion:
 def find(store: Store, night: Night) -> ModelVersion | None:
     """Return the version that `register` made of this night; None where it has not."""
     return _find_version(store, model_name(night.cluster, night.kind), night)
+
+
+def adopt(store: Store, name: str, report_of: Callable[[ModelVersion], GateReport | None], serves: str | None) -> None:
+    """Approve what passed before the home had a record: versions whose report below the home passed, and the one that serves.
+
+    `report_of` returns the home's own report on a version, None where there is none; `serves` is the label in the serving bundle.
+    """
+    for found in _search(store, name):
+        version = _read(found)
+        if _ROLLED_BACK in found.tags:
+            store.approvals.roll_back(version, found.tags[_ROLLED_BACK])
+        elif _PASSED in found.tags and (version.label == serves or _is_passed(version, report_of(version))):
+            store.approvals.add(version)
+
+
+def _is_passed(version: ModelVersion, report: GateReport | None) -> bool:
+    try:
+        _check_report(version, report)
+    except GateNotPassed:
+        return False
+    return True
 
 
 def labelled(store: Store, label: str) -> ModelVersion:
@@ -290,7 +333,7 @@ def versions(store: Store, name: str) -> list[ModelVersion]:
 
 def approved(store: Store, name: str) -> list[ModelVersion]:
     """Return the versions of a registered model that have passed their gates and were not rolled back."""
-    return [_read(found) for found in _search(store, name) if _PASSED in found.tags and _ROLLED_BACK not in found.tags]
+    return [version for version in versions(store, name) if store.approvals.has(version)]
 
 
 def latest_approved(store: Store, name: str, *, before: str) -> ModelVersion | None:
@@ -326,8 +369,7 @@ def aliased(store: Store, name: str) -> set[str]:
 
 def was_champion(store: Store, version: ModelVersion) -> bool:
     """Say whether the version has been champion of its kind and was not rolled back."""
-    tags = _tags(store, version)
-    return _WAS_CHAMPION in tags and _ROLLED_BACK not in tags
+    return _WAS_CHAMPION in _tags(store, version) and store.approvals.rolled_back_at(version) is None
 
 
 def sortable(at: datetime) -> str:

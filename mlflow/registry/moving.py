@@ -6,11 +6,13 @@ the note, and whoever opens the cluster's registry next finishes the move before
 bundles alone sees the old bundle until then, or the new one.
 """
 
+import contextlib
 import json
 import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import date
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -21,10 +23,15 @@ from runcast.data.errors import StageBusy
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings
 from runcast.data.turns import take_turn
+from runcast.evaluation.errors import ReportDamaged, ReportMissing
+from runcast.evaluation.gates import GateReport
 from runcast.registry import models
+from runcast.registry.reports import read_report, read_verdict
+from runcast.registry.slug import model_name
 from runcast.registry.store import Store, open_store, told_when_unavailable
-from runcast.scheduler.bundle import make_current, read_manifest
+from runcast.scheduler.bundle import make_current, read_manifest, resolve
 from runcast.scheduler.errors import BundleError
+from runcast.training.kinds import MODELS
 
 NOTE = ".moving.json"
 TURN_S = 120.0  # another night's registry stage takes seconds
@@ -113,8 +120,28 @@ def in_turn(action: Callable[Concatenate[Cluster, Settings, P], Result]) -> Call
 def opened(cluster: Cluster, settings: Settings, *, must_exist: bool = False) -> Store:
     """Open the tracking store, and finish the move that a killed process left; for those whose turn it is."""
     store = open_store(settings, must_exist=must_exist)
+    adopt_approvals(store, cluster, settings)
     finish(store, bundles_of(cluster, settings))
     return store
+
+
+def adopt_approvals(store: Store, cluster: Cluster, settings: Settings) -> None:
+    """Begin the record of approvals of a home from before there was one, from its own reports and the bundle that serves."""
+    if store.approvals.has_begun(cluster.name):
+        return
+
+    def report_of(version: models.ModelVersion) -> GateReport | None:
+        try:
+            return read_verdict(read_report(cluster, settings, date.fromisoformat(version.night)), version.kind)
+        except (ReportMissing, ReportDamaged, ValueError, KeyError, TypeError):
+            return None
+
+    serves = None
+    with contextlib.suppress(BundleError):
+        serves = read_manifest(resolve(bundles_of(cluster, settings))).registered
+    for kind in MODELS:
+        models.adopt(store, model_name(cluster.name, kind), report_of, serves)
+    store.approvals.begin(cluster.name)
 
 
 def bundles_of(cluster: Cluster, settings: Settings) -> Path:

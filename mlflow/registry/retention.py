@@ -60,6 +60,7 @@ def prune(
     if not is_dry:
         for version in gone:
             _delete_version(store, version)
+            store.approvals.remove(version)
         _delete_runs(store, runs)
     return Pruned(
         tuple(version.label for version in gone),

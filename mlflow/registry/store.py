@@ -26,6 +26,7 @@ from sqlalchemy.exc import SADeprecationWarning, SQLAlchemyError
 
 from runcast.data.settings import Settings
 from runcast.registry.answering import KEPT, shown, wait_for_answer, without_password
+from runcast.registry.approvals import Approvals
 from runcast.registry.errors import RegistryError, StoreUnavailable
 from runcast.registry.slug import slug
 
@@ -36,11 +37,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Store:
-    """An open tracking store; `artifacts` is the folder of run and model files, None where a server decides."""
+    """An open tracking store, and what the home approved of it; `artifacts` is the folder of files, None where a server decides."""
 
     client: MlflowClient
     tracking_uri: str
     artifacts: Path | None
+    approvals: Approvals
 
     def experiment_id(self, cluster: str) -> str:
         """Return the id of the cluster's experiment, made at the first call; safe when two processes make it at once."""
@@ -98,8 +100,9 @@ def _open(uri: str, settings: Settings, must_exist: bool) -> Store:
         logging.getLogger(chatty).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints the trace of what it raises
     artifacts = None if urlsplit(uri).scheme in ("http", "https") else settings.home / "mlartifacts"
+    approvals = Approvals(settings.home / "approvals")
     if not uri.startswith("sqlite:"):
-        return Store(_connect(uri), uri, artifacts)
+        return Store(_connect(uri), uri, artifacts, approvals)
     database = _database(uri)
     if must_exist and not database.exists():
         raise RegistryError(f"{database}: no tracking store is there, so nothing was ever registered. Check MLFLOW_TRACKING_URI.")
@@ -110,7 +113,7 @@ def _open(uri: str, settings: Settings, must_exist: bool) -> Store:
         with sqlite3.connect(database, timeout=60) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
         connection.close()
-    return Store(client, uri, artifacts)
+    return Store(client, uri, artifacts, approvals)
 
 
 def _database(uri: str) -> Path:

@@ -13,6 +13,7 @@ from runcast.registry.models import (
     ModelVersion,
     Promotion,
     approve,
+    approved_champion,
     champion,
     champions_after,
     download,
@@ -211,16 +212,23 @@ def test_rollback_from_the_only_champion_of_its_kind_leaves_none(store: Store, s
         champion(store, "venus", "cart")
 
 
-@pytest.mark.parametrize("killed_at", ["set_model_version_tag", "set_registered_model_alias"])
+@pytest.mark.parametrize(("killed_at", "still_serves"), [("set_model_version_tag", True), ("set_registered_model_alias", False)])
 def test_killed_move_is_finished_by_whoever_comes_next(
-    store: Store, serve: Serves, go_back: GoesBack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, killed_at: str
+    store: Store,
+    serve: Serves,
+    go_back: GoesBack,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    killed_at: str,
+    still_serves: bool,
 ) -> None:
+    """What is rolled back is no champion from the moment the home says so, though its alias still names it."""
     _, second, third = serve(23), serve(24), serve(25)
     with monkeypatch.context() as killed:
         killed.setattr(type(store.client), killed_at, _killed)
         with pytest.raises(KeyboardInterrupt):
             go_back(third)
-    assert champion(store, "venus", "gbdt") == third
+    assert approved_champion(store, third.name) == (third if still_serves else None)
     assert finish(store, tmp_path) is not None
     assert champion(store, "venus", "gbdt") == second
     assert finish(store, tmp_path) is None, "once"
