@@ -17,6 +17,11 @@ nothing later than its end. A day that has not begun is refused.
   record, the page of all clusters and `runcast status` say so.
 - `drift`: nothing is broken. The log of this task says what is submitted otherwise than before, or forecast worse; the night itself is
   done. It is told once; whether and when is set by `drift` in the cluster file.
+- `train_*`: where the log says that a fit was killed (signal 11: a crash; 9: out of memory) or failed, only that kind is missing. The
+  other kinds are judged, registered and may serve; the champion of the kind that failed stays. It is not tried again by itself: clear the
+  task and what follows once the cause is mended (more memory, fewer slots in the pool, another version of the library).
+- `fits`: a fit of this night was killed or failed, in training or in judging, and the log names it. The night is done without it. The
+  page of all clusters and `runcast status` say the same.
 - `train_*`, `evaluate`, `register`, `promote`, `export`: safe to clear and run again; each replaces its own output whole.
 - yellow, *up for retry*: a lock that another night holds, a full disk, a tracking server that does not answer. It is tried again four
   times, with waits that double from a minute. Bad data is not.
@@ -55,25 +60,40 @@ def stage_task(cluster: Cluster, name: str):
     """Return the task that runs one stage of a night and hands on the day."""
     outlets = [product(cluster, PRODUCTS[name])] if name in PRODUCTS else []
 
-    @task(task_id=name, doc_md=BY_NAME[name].title, outlets=outlets, **(HEAVY if name in IN_POOL else {}))
+    rule = "all_done_min_one_success" if name == "evaluate" else "all_success"  # a kind whose fit failed does not stop the others
+
+    @task(task_id=name, doc_md=BY_NAME[name].title, outlets=outlets, trigger_rule=rule, **(HEAVY if name in IN_POOL else {}))
     def run(day: str) -> str:
         from airflow.sdk.exceptions import AirflowFailException
 
-        from runcast.night import accept_quality, run_stage
+        from runcast.night import accept_quality, failed_training, run_stage
 
         params = get_current_context()["params"]
         if name == "quality" and params.get("accept_quality"):
             if params.get("date") != day:
                 raise AirflowFailException("accept_quality is of one day: name it as date")
             attempt(accept_quality, cluster.name, day, params["accept_quality"])
+        if name == "evaluate" and (why := failed_training(cluster.name, day)):
+            raise AirflowFailException(f"a kind was not trained at all: {why}")
         record = attempt(run_stage, name, cluster.name, day)
-        if record.get("alarm"):  # the record is kept already; the red task is what is seen of it
-            raise AirflowFailException(record["alarm"])
+        if said := record.get("alarm") or record.get("failure"):  # the record is kept already; the red task is what is seen of it
+            raise AirflowFailException(said)
         for asset in outlets:
             get_current_context()["outlet_events"][asset].extra = {"day": day}
         return day
 
     return run
+
+
+@task(doc_md="red where a fit was killed or failed, so that the run is; stops nothing")
+def fits(cluster_name: str, day: str) -> None:
+    """Fail where the night had to go on without a fit."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from runcast.night import failures_of_fits
+
+    if failed := failures_of_fits(cluster_name, day):
+        raise AirflowFailException("; ".join(failed))
 
 
 def nightly(cluster: Cluster) -> DAG:
@@ -84,9 +104,10 @@ def nightly(cluster: Cluster) -> DAG:
             ready = stage_task(cluster, name)(ready)
         with TaskGroup("train", prefix_group_id=False, tooltip="every kind of model, side by side"):
             trained = [stage_task(cluster, f"train_{kind}")(ready) for kind in MODEL_KINDS]
-        judged = stage_task(cluster, "evaluate")(trained[0])
-        trained[1:] >> judged
-        stage_task(cluster, "drift")(judged)  # a leaf: nothing waits for it, and an alarm stops nothing
+        judged = stage_task(cluster, "evaluate")(ready)
+        trained >> judged
+        stage_task(cluster, "drift")(judged)  # leaves: nothing waits for them, and an alarm stops nothing
+        fits(cluster.name, judged)
         for name in ("register", "promote", "export"):
             judged = stage_task(cluster, name)(judged)
     return dag

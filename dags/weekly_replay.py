@@ -8,8 +8,9 @@ predictor is judged beside the baselines. The nights judge models trained once; 
 It takes hours of one core on a large log, so it runs when the cluster file's `evaluation.replay_schedule` says (Saturdays at ten; null:
 never) and after the nights where the pool is full.
 
-**When it is red**: the lake does not reach the day (see `nightly_<cluster>`), or too few jobs have ended to learn from. Safe to clear and
-run again: the report is replaced whole, and the same replay is the same run.
+**When it is red**: the lake does not reach the day (see `nightly_<cluster>`), or too few jobs have ended to learn from; or a fit was
+killed or failed (the log names it), and a baseline answers in its place in the report. Safe to clear and run again: the report is
+replaced whole, and the same replay is the same run.
 
 Without Airflow: `runcast weekly --cluster NAME --date YYYY-MM-DD`.
 """
@@ -32,9 +33,14 @@ def weekly(cluster: Cluster) -> DAG:
 
         @task(**HEAVY, execution_timeout=dt.timedelta(hours=20), doc_md="replay the latest jobs, models retrained weekly")
         def replay(day: str) -> str:
+            from airflow.sdk.exceptions import AirflowFailException
+
             from runcast.rounds import weekly_replay
 
-            return attempt(weekly_replay, cluster.name, day)["report"]
+            document = attempt(weekly_replay, cluster.name, day)
+            if document["failures"]:  # the report is written and logged; a baseline answered in the place of these
+                raise AirflowFailException("; ".join(document["failures"].values()))
+            return document["report"]
 
         replay(which_day(cluster.name))
     return dag

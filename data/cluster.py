@@ -141,6 +141,7 @@ class Training(_Part):
     min_jobs: int = Field(500, ge=2)  # below this LightGBM degenerates towards a constant; the baseline serves instead
     seed: int = Field(7, ge=0, le=LARGEST_INT)
     threads: int = Field(1, ge=1, le=1024)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
+    fit_timeout_s: float = Field(3600, gt=0, le=86_400)  # one fit; longer is a hang: 200,000 jobs take minutes
     cart: CartParameters = CartParameters()
     gbdt: GbdtParameters = GbdtParameters()
     runcast: RuncastParameters = RuncastParameters()

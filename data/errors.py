@@ -18,6 +18,7 @@ class Exit(IntEnum):
     DISK = 8
     UNAVAILABLE = 9
     NOT_INSTALLED = 10
+    INCOMPLETE = 11
     INTERRUPTED = 130  # what a shell reports of a process that SIGINT ended
 
 

@@ -4,6 +4,7 @@ The champion as it serves has seen the jobs of the night's replay; only what cam
 trained again at that cut, so that what is compared is the recipe, not a day more of history.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from runcast.data.cluster import Cluster
@@ -49,9 +50,13 @@ def compare_with_champion(matrix: Matrix, cluster: Cluster, kind: str, folder: P
         )
     asked = matrix.take(rows)
     try:
-        newcomer = answer(fit_at(matrix, cut_us, (kind,), cluster.training), asked)[kind]
+        fit = fit_at(matrix, cut_us, (kind,), cluster.training)
     except NotEnoughJobs as error:
         return without(str(error))
+    fitted = fit.fitted[kind]
+    if fitted.fallback_reason is not None:
+        return replace(without(fitted.fallback_reason), failure=fitted.failure)
+    newcomer = answer(fit, asked)[kind]
     of_champion = score_matrix(champion, asked)
     served_s, new_s = (getattr(one, metric.of) for one in (of_champion, newcomer))
     actual_s = asked.ended.runtime_s

@@ -141,6 +141,7 @@ def make_document(
         "importance": judged.importance,
         "champion": {kind: asdict(one) for kind, one in champions.items()},
         "fallbacks": dict(judged.done.fallbacks),
+        "failures": {**judged.done.failures, **{kind: one.failure for kind, one in champions.items() if one.failure}},
         "drift": [one.to_json() for one in drift],
         "cuts": [
             {"at": iso(cut_us), "jobs_learned_from": learned, "jobs_answered": answered}
@@ -191,6 +192,7 @@ def nothing_to_judge(
         "slices": {},
         "verdicts": {kind: not_judged(cluster.name, kind, day, fingerprint, reason).to_json() for kind in kinds},
         "fallbacks": {},
+        "failures": {},
         "drift": [one.to_json() for one in drift],
         "data": {"fingerprint": fingerprint},
         "command": command,

@@ -42,6 +42,7 @@ class Night:
     failure: Record | None  # stage, error, kind, at
     report: str | None  # address of its report, relative to the page
     touched: datetime  # when its latest record was kept
+    failed_fits: Sequence[str] = ()  # fits that were killed or failed, each with its stage; the night went on without them
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "line": sparkline([_point(night) for night in one.nights]),
         "touched": latest.touched.strftime("%Y-%m-%d %H:%M UTC"),
         "is_stalled": is_stalled,
-        "attention": outcome in ("failed", "stopped") or is_stalled or is_expired,
+        "failed_fits": latest.failed_fits,
+        "attention": outcome in ("failed", "stopped") or is_stalled or is_expired or bool(latest.failed_fits),
         "report": next((night.report for night in reversed(one.nights) if night.report), None),
         "links": one.links,
         "earlier": [

@@ -71,6 +71,7 @@ class ChampionComparison:
     champion: float | None
     challenger: float | None
     reason: str | None = None  # why there is no comparison
+    failure: str | None = None  # of the newcomer's fit at that cut; a model that cannot be fitted is not promoted
 
 
 def judge(
@@ -185,7 +186,9 @@ def _name(gate: Gate) -> str:
 
 
 def _is_no_worse(kind: str, champion: ChampionComparison) -> GateResult:
-    """No worse than the champion; where the champion has no number to be compared with, nothing speaks against the newcomer."""
+    """No worse than the champion; where the two cannot be compared, nothing speaks against the newcomer but a fit that failed."""
+    if champion.failure is not None:
+        return GateResult("champion", False, f"not compared with the champion: {champion.failure}")
     served, new = finite(champion.champion), finite(champion.challenger)
     if champion.reason is not None or served is None:
         reason = champion.reason or f"the champion has no {champion.metric} on the {champion.jobs} jobs since its cut"

@@ -69,6 +69,7 @@ class EvaluationReport:
             "coverage": self.document["coverage"],
             "verdicts": {kind: verdict.to_json() for kind, verdict in self.verdicts.items()},
             "fallbacks": self.document["fallbacks"],
+            "failures": self.document["failures"],
             "data_fingerprint": self.document["data"]["fingerprint"],
             "report": str(self.html),
         }

@@ -35,13 +35,15 @@ Progress = Callable[[int, int], None]
 class Replay:
     """What was answered: `rows` are the test jobs in submission order, each forecast has one entry per test job.
 
-    `fallbacks` says for each predictor why a baseline answered in its place (of the latest such cut). `last` is the latest fit.
+    `fallbacks` says for each predictor why a baseline answered in its place (of the latest such cut), `failures` which fit was killed or
+    failed (of these the latest too). `last` is the latest fit.
     """
 
     rows: NDArray[np.intp]
     forecasts: Mapping[str, Forecast]
     cuts: tuple[tuple[int, int, int], ...]  # (cut_us, jobs learned from, jobs answered)
     fallbacks: Mapping[str, str]
+    failures: Mapping[str, str]
     last: Fit
 
 
@@ -98,6 +100,7 @@ def replay(
     pieces: dict[str, list[Forecast]] = {kind: [] for kind in kinds}
     told: list[tuple[int, int, int]] = []
     fallbacks: dict[str, str] = {}
+    failures: dict[str, str] = {}
     last: Fit | None = None
     for done, (cut_us, start, stop) in enumerate(zip(moments, starts, [*starts[1:], len(rows)], strict=True), 1):
         if start < stop:
@@ -105,11 +108,12 @@ def replay(
             for kind, forecast in answer(last, matrix.take(rows[start:stop])).items():
                 pieces[kind].append(forecast)
             fallbacks |= {kind: one.fallback_reason for kind, one in last.fitted.items() if one.fallback_reason}
+            failures |= {kind: one.failure for kind, one in last.fitted.items() if one.failure}
             told.append((cut_us, len(last.rows), int(stop - start)))
         progress(done, len(moments))
     if last is None:
         raise NothingToJudge("no cut had a job to answer")
-    return Replay(rows, {kind: joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, last)
+    return Replay(rows, {kind: joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, failures, last)
 
 
 def predictions_table(cluster: str, matrix: Matrix, job_id: NDArray[np.object_], done: Replay) -> pa.Table:

@@ -1,8 +1,13 @@
 """Fixtures every folder shares."""
 
 import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,3 +108,53 @@ def made_up_jobs() -> "pa.Table":
         "flags": pa.array([[]] * n, pa.list_(pa.string())),
     }
     return pa.table({field.name: columns.get(field.name, pa.nulls(n, field.type)) for field in JOBS}, schema=JOBS)
+
+
+@pytest.fixture
+def find_fit() -> Callable[[str, int], int]:
+    """Return a function that waits for the worker process in which a descendant of a process fits a kind, and returns its pid."""
+
+    def descendants(pid: int) -> list[int]:
+        children = []
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # it has ended
+                children += [int(child) for child in task.read_text().split()]
+        return [*children, *(found for child in children for found in descendants(child))]
+
+    def find(kind: str, ancestor: int) -> int:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            for pid in descendants(ancestor):
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text() == f"fit {kind}\n":
+                        return pid
+            time.sleep(0.002)
+        raise AssertionError(f"no process fitted {kind} within two minutes")
+
+    return find
+
+
+@pytest.fixture
+def kill_fit(find_fit: Callable[[str, int], int]) -> Callable[..., Any]:
+    """Return a context in which the first fit of a kind that this process asks for gets a signal (or is given to a function)."""
+
+    @contextmanager
+    def kill(kind: str, by: signal.Signals | Callable[[int], None]) -> Iterator[list[int]]:
+        killed: list[int] = []
+
+        def watch() -> None:
+            pid = find_fit(kind, os.getpid())
+            killed.append(pid)
+            if callable(by):
+                by(pid)
+            else:
+                os.kill(pid, by)
+
+        watcher = Thread(target=watch)
+        watcher.start()
+        try:
+            yield killed
+        finally:
+            watcher.join()
+
+    return kill

@@ -19,10 +19,9 @@ from rapidfuzz import fuzz, process
 
 from runcast.data.cluster import Training
 from runcast.features.matrix import Matrix
-from runcast.training.cart import fit_cart
 from runcast.training.forecast import Floats, Forecast, Inputs, clip, hard_limit_s
-from runcast.training.gbdt import fit_gbdt
-from runcast.training.scoring import Cart, Gbdt
+from runcast.training.isolation import fit_isolated
+from runcast.training.scoring import Rule
 
 SIMILARITY = 60.0  # of two names, in percent; Helios's script asks for 0.6
 MATCHES = 2  # names that a new name may be like
@@ -54,7 +53,7 @@ class Mlaas:
 
     user: Codes
     group: Codes
-    tree: Cart
+    tree: Rule
     kind: str = "mlaas"
 
     def answer(self, matrix: Matrix) -> Forecast:
@@ -64,7 +63,7 @@ class Mlaas:
 def fit_mlaas(matrix: Matrix, training: Training) -> Mlaas:
     """Fit on a matrix of ended jobs ordered by end; raises ConstantPredictor."""
     user, group = Codes.fit(texts_of(matrix, "user")), Codes.fit(texts_of(matrix, "group"))
-    tree = fit_cart(_mlaas_inputs(matrix, user, group), matrix.ended.runtime_s, training.cart, training.seed)
+    tree = fit_isolated("mlaas", _mlaas_inputs(matrix, user, group), matrix.ended.runtime_s, training)
     return Mlaas(user, group, tree)
 
 
@@ -81,7 +80,7 @@ class Helios:
     user: Codes
     group: Codes
     name_cluster: Callable[[Texts], Floats]
-    boosted: Gbdt
+    boosted: Rule
     history: "Runs"
     kind: str = "helios"
 
@@ -98,7 +97,7 @@ def fit_helios(matrix: Matrix, training: Training) -> Helios:
     user, group = Codes.fit(texts_of(matrix, "user")), Codes.fit(texts_of(matrix, "group"))
     clusters = cluster_names(texts_of(matrix, "name_shape"))
     inputs = _helios_inputs(matrix, user, group, clusters)
-    boosted = fit_gbdt(inputs, matrix.ended.runtime_s, training.gbdt, training.seed, training.threads)
+    boosted = fit_isolated("helios", inputs, matrix.ended.runtime_s, training)
     return Helios(user, group, clusters, boosted, Runs.of(matrix))
 
 

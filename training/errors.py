@@ -15,6 +15,12 @@ class ConstantPredictor(RuncastError):
     exit_code = Exit.NOTHING_YET
 
 
+class FitFailed(RuncastError):
+    """The fit of one kind of model was killed by a signal, ended in an error, or took too long; the other kinds are fitted."""
+
+    exit_code = Exit.INCOMPLETE
+
+
 class ModelFileError(RuncastError):
     """A model folder cannot be used: missing or changed files, another format, other features, or too old a library."""
 

@@ -31,13 +31,17 @@ _LIBRARIES = ("lightgbm", "numpy", "scikit-learn")
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What one training did; `served_by` differs from `kind` where a baseline stands in, and `fallback_reason` says why."""
+    """What one training did; `served_by` differs from `kind` where a baseline stands in, and `fallback_reason` says why.
+
+    `failure` is of a fit that was killed or failed; the kind's champion is not touched by it.
+    """
 
     cluster: str
     day: str
     kind: str
     served_by: str
     fallback_reason: str | None
+    failure: str | None
     jobs: int
     censored_jobs: int
     features: int
@@ -71,6 +75,7 @@ def train(cluster: Cluster, settings: Settings, day: dt.date, kind: str) -> Trai
         kind=kind,
         served_by=served_by,
         fallback_reason=fitted.fallback_reason,
+        failure=fitted.failure,
         jobs=len(fit.rows),
         censored_jobs=int(scorer.card.training["censored_jobs"]),
         features=len(scorer.columns),

@@ -1,22 +1,22 @@
 """The predictors by name, and what happens where one cannot be fitted.
 
-A later predictor is one more line in KINDS (and in scoring.RULES, which reads it back).
+A later predictor is one more line in KINDS (in fitters.FITTERS, which fits it, and in scoring.RULES, which reads it back).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from runcast.data.cluster import Training
+from runcast.data.errors import RuncastError
 from runcast.features.matrix import Matrix
 from runcast.training.baselines import fit_baseline
-from runcast.training.cart import fit_cart
 from runcast.training.comparisons import Helios, Mlaas, fit_helios, fit_mlaas
-from runcast.training.errors import ConstantPredictor, NotEnoughJobs, UnknownKind
+from runcast.training.errors import ConstantPredictor, FitFailed, NotEnoughJobs, UnknownKind
 from runcast.training.forecast import Floats, Inputs
-from runcast.training.gbdt import fit_gbdt, without_dates
+from runcast.training.isolation import fit_isolated
 from runcast.training.rows import LATEST_JOBS
-from runcast.training.runcast import fit_runcast
 from runcast.training.scoring import Rule
 
 #: What serves where a model cannot be fitted: the best of the baselines on every real log measured.
@@ -65,33 +65,27 @@ def _baseline(name: str, meaning: str) -> Kind:
     return Kind(name, "baseline", meaning, lambda inputs, runtime_s, _: fit_baseline(name, inputs, runtime_s), lambda _: {})
 
 
+def _model(name: str, meaning: str, parameters: Callable[[Training], dict[str, Any]]) -> Kind:
+    return Kind(name, "model", meaning, partial(fit_isolated, name), parameters)
+
+
 KINDS: tuple[Kind, ...] = (
     _baseline("request", "the user's own time limit; the training median where there is none"),
     _baseline("last_two", "mean of the user's last two finished jobs (Tsafrir et al.)"),
     _baseline("nearest_median", "median of the last runs of the most similar finished jobs"),
-    Kind(
+    _model(
         "cart",
-        "model",
         "one regression tree on all features",
-        lambda inputs, runtime_s, training: fit_cart(inputs, runtime_s, training.cart, training.seed),
         lambda training: {**training.cart.model_dump(), "latest_jobs": LATEST_JOBS, "seed": training.seed},
     ),
-    Kind(
+    _model(
         "gbdt",
-        "model",
         "gradient-boosted trees (LightGBM) on all features but dates",
-        lambda inputs, runtime_s, training: fit_gbdt(
-            without_dates(inputs), runtime_s, training.gbdt, training.seed, training.threads
-        ),
         lambda training: {**training.gbdt.model_dump(), "latest_jobs": LATEST_JOBS, "seed": training.seed},
     ),
-    Kind(
+    _model(
         "runcast",
-        "model",
         "of candidate values the one most likely to be right, beside boosted quantiles",
-        lambda inputs, runtime_s, training: fit_runcast(
-            without_dates(inputs), runtime_s, training.runcast, training.seed, training.threads
-        ),
         lambda training: {**training.runcast.model_dump(), "seed": training.seed},
     ),
 )
@@ -126,14 +120,15 @@ def find_predictor(name: str) -> Kind | Comparison:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The rule that serves, and why where it is not the one that was asked for."""
+    """The rule that answers; where it is not the one of the kind, why, and the failure of its fit where that was the reason."""
 
     rule: Rule
     fallback_reason: str | None = None
+    failure: str | None = None
 
 
 def fit(name: str, inputs: Inputs, runtime_s: Floats, training: Training) -> Fitted:
-    """Fit `name`, or the fallback baseline where there is too little to learn from. Rows are ordered by end time.
+    """Fit `name`, or the fallback baseline where there is too little to learn from or the fit fails. Rows are ordered by end time.
 
     Raises NotEnoughJobs where not even the baseline has a job to look at.
     """
@@ -141,20 +136,27 @@ def fit(name: str, inputs: Inputs, runtime_s: Floats, training: Training) -> Fit
     if kind.is_baseline:
         return Fitted(kind.fit(inputs, runtime_s, training))
     try:
-        if len(inputs) < training.min_jobs:
-            raise NotEnoughJobs(f"{len(inputs)} ended jobs to learn from, {name} needs {training.min_jobs} (training.min_jobs)")
+        _require_jobs(name, len(inputs), training)
         return Fitted(kind.fit(inputs, runtime_s, training))
-    except (NotEnoughJobs, ConstantPredictor) as error:
-        return Fitted(find_kind(FALLBACK).fit(inputs, runtime_s, training), f"{error}; {FALLBACK} serves instead")
+    except (NotEnoughJobs, ConstantPredictor, FitFailed) as error:
+        return _fallback(error, inputs, runtime_s, training, "answers" if isinstance(error, FitFailed) else "serves")
 
 
 def fit_comparison(name: str, matrix: Matrix, inputs: Inputs, training: Training) -> Fitted | Mlaas | Helios:
     """Fit the comparison `name` on the matrix of ended jobs; where it cannot be, the fallback baseline on their `inputs`."""
     comparison = next(one for one in COMPARISONS if one.name == name)
     try:
-        if len(matrix) < training.min_jobs:
-            raise NotEnoughJobs(f"{len(matrix)} ended jobs to learn from, {name} needs {training.min_jobs} (training.min_jobs)")
+        _require_jobs(name, len(matrix), training)
         return comparison.fit(matrix, training)
-    except (NotEnoughJobs, ConstantPredictor) as error:
-        rule = find_kind(FALLBACK).fit(inputs, matrix.ended.runtime_s, training)
-        return Fitted(rule, f"{error}; {FALLBACK} answers instead")
+    except (NotEnoughJobs, ConstantPredictor, FitFailed) as error:
+        return _fallback(error, inputs, matrix.ended.runtime_s, training, "answers")
+
+
+def _require_jobs(name: str, jobs: int, training: Training) -> None:
+    if jobs < training.min_jobs:
+        raise NotEnoughJobs(f"{jobs} ended jobs to learn from, {name} needs {training.min_jobs} (training.min_jobs)")
+
+
+def _fallback(error: RuncastError, inputs: Inputs, runtime_s: Floats, training: Training, does: str) -> Fitted:
+    rule = find_kind(FALLBACK).fit(inputs, runtime_s, training)
+    return Fitted(rule, f"{error}; {FALLBACK} {does} instead", str(error) if isinstance(error, FitFailed) else None)

@@ -48,7 +48,7 @@ Record = dict[str, Any]
 
 _told = logging.getLogger("runcast.registry")
 _UNLOGGED = ".unlogged"
-_TOO_FEW = "no model of this kind was trained that night: too few jobs had ended; the baseline serves"
+_NOT_TRAINED = "no model of this kind was trained that night"
 
 
 def champions_before(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Path]:
@@ -142,7 +142,7 @@ def _log(
     return {
         "versions": versions,
         "runs": runs,
-        "left_out": {kind: _TOO_FEW for kind in MODELS if kind not in nights},
+        "left_out": {kind: document["fallbacks"].get(kind, _NOT_TRAINED) for kind in MODELS if kind not in nights},
         "experiment_id": store.experiment_id(cluster.name),
     }
 
@@ -326,7 +326,7 @@ def _log_live(store: Store, cluster: Cluster, document: Mapping[str, Any], recor
 
 
 def _trained(cluster: Cluster, settings: Settings, day: dt.date, document: Mapping[str, Any]) -> dict[str, Night]:
-    """Return what each model trained that night is, by kind; a kind without a model is left out: too few jobs had ended."""
+    """Return what each model trained that night is, by kind, without those that were not: too few jobs had ended, or the fit failed."""
     folders = {kind: model_folder(settings, cluster, day, kind) for kind in MODELS}
     return {
         kind: _night(cluster, document, day, kind, folder) for kind, folder in folders.items() if (folder / "model.json").exists()

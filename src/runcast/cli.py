@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +31,7 @@ from runcast.data.settings import EXAMPLES, Settings, read_settings, require_hom
 from runcast.host import HOST_COMMANDS, run_host_command
 from runcast.outcome import describe, exit_code, print_json, release_stdout, report, reserve_stdout
 from runcast.show_clusters import clusters_table
+from runcast.training.errors import FitFailed
 
 
 def _version(is_asked: bool) -> None:
@@ -247,7 +248,12 @@ def train(
             raise typer.BadParameter(f"no model kind {name!r}; known are {', '.join(night.MODEL_KINDS)}")
         with _progress(f"{cluster}: {night.BY_NAME[f'train_{name}'].title}, night of {day}", as_json):
             records.append(night.run_stage(f"train_{name}", cluster, day))
-    _result({"models": records}, as_json, "\n".join(show.record_lines(record) for record in records))
+    _result_without(
+        [record["failure"] for record in records],
+        {"models": records},
+        as_json,
+        "\n".join(show.record_lines(record) for record in records),
+    )
 
 
 @app.command()
@@ -256,9 +262,9 @@ def evaluate(cluster: ClusterName, date: Day = None, as_json: AsJson = False) ->
     settings, chosen = _open(cluster)
     day = _night(date, chosen, settings)
     with _progress(f"{cluster}: {night.BY_NAME['evaluate'].title}, night of {day}", as_json):
-        night.run_stage("evaluate", cluster, day)
+        record = night.run_stage("evaluate", cluster, day)
     report = show.read_report(settings, cluster, day)
-    _result(report, as_json, show.report_table(report))
+    _result_without(record["failures"].values(), report, as_json, show.report_table(report))
 
 
 @app.command()
@@ -289,7 +295,7 @@ def nightly(
             records[stage.name] = night.run_stage(stage.name, cluster, day)
         if not as_json:
             out.print(show.stage_line(records[stage.name]), soft_wrap=True)
-    _result(records, as_json, show.nights_table(settings, [cluster], day))
+    _result_without(night.failures_of_fits(cluster, day), records, as_json, show.nights_table(settings, [cluster], day))
 
 
 @app.command()
@@ -336,7 +342,7 @@ def replay(
             predictions=predictions,
             progress=say,
         )
-    _result(result, as_json, show.report_table(result))
+    _result_without(result["failures"].values(), result, as_json, show.report_table(result))
 
 
 @app.command()
@@ -346,7 +352,7 @@ def weekly(cluster: ClusterName, date: Day = None, as_json: AsJson = False) -> N
     day = _night(date, chosen, settings)
     with _progress(f"{cluster}: weekly replay as of {day}", as_json) as say:
         result = rounds.weekly_replay(cluster, day, say)
-    _result(result, as_json, show.report_table(result))
+    _result_without(result["failures"].values(), result, as_json, show.report_table(result))
 
 
 @app.command()
@@ -572,6 +578,17 @@ def _result(value: Any, as_json: bool, shown: Any) -> None:
         print_json(value)
     else:
         out.print(shown, soft_wrap=isinstance(shown, str))
+
+
+def _result_without(failures: Iterable[str | None], value: dict[str, Any], as_json: bool, shown: Any) -> None:
+    """Print a result; where fits were killed or failed, say which and exit with a code of its own: what was done without them stands."""
+    failed = [failure for failure in failures if failure]
+    error = FitFailed("; ".join(failed))
+    _result({**value, **(describe(error) if failed else {})}, as_json, shown)
+    for failure in failed:
+        err.print(f"[bold red]error:[/] {escape(show.plain(failure))}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(exit_code(error))
 
 
 @contextmanager

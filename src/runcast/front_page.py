@@ -13,7 +13,7 @@ from runcast.data.errors import ClusterFileError
 from runcast.data.settings import Settings
 from runcast.evaluation.front_page import ClusterNights, Night, render_front_page
 from runcast.evaluation.report import write_atomically
-from runcast.records import clusters_with_nights, nights, read_failure, read_night, touched
+from runcast.records import clusters_with_nights, failed_fits, nights, read_failure, read_night, touched
 from runcast.registry.page import every_experiment, view_address
 from runcast.scheduler.bundle import read_manifest, resolve
 from runcast.scheduler.errors import BundleError
@@ -68,10 +68,11 @@ def _told(settings: Settings, name: str) -> ClusterNights:
     told = [
         Night(
             day,
-            read_night(settings, name, day),
+            stages := read_night(settings, name, day),
             read_failure(settings, name, day),
             address(settings.reports / name / day / "report.html"),
             touched(settings, name, day),
+            failed_fits(stages),
         )
         for day in nights(settings, name)[-SHOWN_NIGHTS:]
     ]

@@ -16,7 +16,7 @@ from runcast.data.errors import SourceError, StageBusy
 from runcast.data.refusals import told_where_refused
 from runcast.data.settings import Settings, read_settings
 from runcast.data.turns import take_turn
-from runcast.records import Record, keep, keep_failure
+from runcast.records import Record, failed_fits, keep, keep_failure, read_failure, read_night
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,19 @@ def run_stage(name: str, cluster_name: str, day: str) -> Record:
         if name in ENDS:
             front_page(settings)
     return record
+
+
+def failures_of_fits(cluster_name: str, day: str) -> list[str]:
+    """Return which fits of a night were killed, failed or left no record: the night goes on without them, and must not look whole."""
+    stages = read_night(read_settings(), cluster_name, day)
+    missing = [f"train_{kind}: left no record" for kind in MODEL_KINDS if f"train_{kind}" not in stages]
+    return failed_fits(stages) + missing
+
+
+def failed_training(cluster_name: str, day: str) -> str | None:
+    """Return why a training stage of a night did not come to a fit at all, which stops the night; None where none did not."""
+    failure = read_failure(read_settings(), cluster_name, day)
+    return failure["error"] if failure is not None and failure["stage"].startswith("train_") else None
 
 
 def accept_quality(cluster_name: str, day: str, reason: str) -> Record:

@@ -24,6 +24,7 @@ HINTS: dict[Exit, str] = {
     Exit.DISK: "Make room, or mend the folder or its permissions. What was there is untouched.",
     Exit.UNAVAILABLE: "Something this command needs does not answer. Run it again when it does.",
     Exit.NOT_INSTALLED: "Run it on the pipeline's host, or install the pipeline here (README).",
+    Exit.INCOMPLETE: "The rest is done and stands. Mend the cause (memory, library version), then run the command again.",
     Exit.INTERRUPTED: "What had been written is whole. The same command again goes on from there.",
 }
 

@@ -7,6 +7,7 @@ RUNCAST_HOME/nights/<cluster>/<day>/<stage>.json, and failure.json beside them f
 
 import datetime as dt
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ _READ: dict[str, dict[str, type]] = {
     _FAILURE: {"stage": str, "kind": str, "error": str, "at": str},
     "ingest": {"rows_in": int, "rejected": int},
     "quality": {"warns_count": int, "broken_count": int, "stops": list, "broken": list, "warns": list},
-    "evaluate": {"all": dict},
+    "evaluate": {"all": dict, "failures": dict},
     "register": {"versions": dict, "experiment_id": str},
     "promote": {"champions": dict},
     "export": {"kind": str, "model_version": str, "bundle": str, "choice": str},
@@ -74,6 +75,13 @@ def read_failure(settings: Settings, cluster_name: str, day: str) -> Record | No
         if path.stem == _FAILURE:
             return record
     return None
+
+
+def failed_fits(stages: Mapping[str, Record]) -> list[str]:
+    """Return which fits of a night were killed or failed, by stage: "train_gbdt: gbdt: the fit was killed by signal 11 (SIGSEGV)"."""
+    trained = [(stage, record.get("failure")) for stage, record in stages.items() if stage.startswith("train_")]
+    judged = [("evaluate", failure) for failure in stages.get("evaluate", {}).get("failures", {}).values()]
+    return [f"{stage}: {failure}" for stage, failure in (*trained, *judged) if failure]
 
 
 def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:

@@ -314,6 +314,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "bundle": stages.get("export", {}).get("bundle"),
                 "choice": stages.get("export", {}).get("choice"),
                 "failure": failure,
+                "failed_fits": records.failed_fits(stages),
                 "drifting": stages.get("drift", {}).get("drifting", []),
                 "accepted": stages.get("quality", {}).get("accepted"),
             }
@@ -330,7 +331,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
     titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
     table = plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
-    reasons, bundles, failures, drifting, last = [], {}, {}, {}, None
+    reasons, bundles, failures, broken, drifting, last = [], {}, {}, {}, {}, None
     accepted = {row["cluster"]: accepted_line(row["accepted"]) for row in rows if row.get("accepted")}
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
@@ -338,6 +339,8 @@ def status_table(rows: Sequence[Record]) -> Group:
             bundles[row["cluster"]] = _serves_line(row)
         if row.get("failure"):
             failures[row["cluster"]] = f"{row['cluster']}, night of {row['day']}: {row['failure']}"
+        if row.get("failed_fits"):
+            broken[row["cluster"]] = [f"{row['cluster']}, night of {row['day']}, {failed}" for failed in row["failed_fits"]]
         if row["model"] is None:
             table.add_row(Text(row["cluster"]), "–", *[""] * 6, Text("failed" if row["failure"] else "unfinished", "red"), "")
             if not row["failure"]:
@@ -367,7 +370,8 @@ def status_table(rows: Sequence[Record]) -> Group:
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
     changes = [line for lines in drifting.values() for line in lines]
-    told = ("", legend, "", *failures.values(), *accepted.values(), *bundles.values(), *live.values(), *reasons, *changes)
+    fits = [line for lines in broken.values() for line in lines]
+    told = ("", legend, "", *failures.values(), *fits, *accepted.values(), *bundles.values(), *live.values(), *reasons, *changes)
     return Group(table, *[Text(line) for line in told])
 
 
@@ -422,7 +426,7 @@ _TOLD = {
     "ingest": ("rows_in", "accepted", "rejected", "ended", "open", "partitions"),
     "quality": ("rows", "checks", "stops_count", "warns_count"),
     "features": ("jobs", "runaways", "features", "feature_version"),
-    "evaluate": ("jobs", "report"),
+    "evaluate": ("failures", "jobs", "report"),
     "register": ("versions",),
     "promote": ("champions",),
     "export": ("choice", "model_version", "bundle"),
@@ -432,5 +436,5 @@ _TOLD = {
 
 def stage_line(record: Record) -> str:
     """Say in one line what a stage did."""
-    told = _TOLD.get(record["stage"], ("served_by", "jobs", "censored_jobs"))
+    told = _TOLD.get(record["stage"], ("failure", "served_by", "jobs", "censored_jobs"))
     return f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}, []))

@@ -1,5 +1,6 @@
 """Whole runs by Airflow itself (`dag.test`): what a DAG leaves behind, and what stops it."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +121,29 @@ def test_live_accuracy_of_a_cluster_that_keeps_no_forecasts_is_skipped_not_faile
     assert (run.logical_date, str(run.state)) == (None, "success")
     assert states(run) == {"which_days": "success", "look": "skipped"}
     assert "Name the files of `runcast serve` as export.served" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL], ids=["crash", "out of memory"])
+def test_a_fit_that_is_killed_is_a_red_task_in_a_red_run_and_the_others_serve(dags, tmp_path, kill_fit, number):
+    file = tmp_path / "clusters" / "tiny.yaml"
+    file.write_text(file.read_text().replace("gbdt: {trees: 20}", "gbdt: {trees: 300}"))
+    with kill_fit("gbdt", number):
+        run = dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"})
+    found = states(run)
+    assert run.state == "failed"
+    assert {name for name, state in found.items() if state != "success"} == {"train_gbdt", "fits"}
+    settings = read_settings()
+    records = read_night(settings, "tiny", "2026-01-09")
+    assert records["train_gbdt"]["failure"].startswith(f"gbdt: the fit was killed by signal {number:d}")
+    assert set(records["register"]["versions"]) == {"cart", "runcast"}
+    assert (settings.bundles / "tiny" / "current" / "manifest.json").exists()
+
+
+def test_a_training_stage_that_cannot_begin_stops_the_night(dags, tmp_path):
+    """A folder of models that is a file: no kind's affair, and evaluating what an earlier run left would judge other models."""
+    (tmp_path / "var" / "models").mkdir(parents=True)
+    (tmp_path / "var" / "models" / "tiny").touch()
+    found = states(dags["nightly_tiny"].test(run_conf={"date": "2026-01-09"}))
+    assert {found[f"train_{kind}"] for kind in ("cart", "gbdt", "runcast")} == {"failed"}
+    assert found["evaluate"] == "failed"
+    assert {found[name] for name in ("register", "promote", "export", "fits")} == {"upstream_failed"}

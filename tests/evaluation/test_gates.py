@@ -92,6 +92,7 @@ CHAMPION = ChampionComparison("2024-02-20", 300, "error_factor", champion=2.2, c
     [
         pytest.param(CHAMPION, True, id="as good as the champion"),
         pytest.param(replace(CHAMPION, challenger=2.3), False, id="worse than the champion"),
+        pytest.param(replace(CHAMPION, challenger=None, reason="k", failure="killed"), False, id="its fit was killed"),
         pytest.param(replace(CHAMPION, challenger=None, reason="40 jobs since, 100 asked for"), True, id="too little to compare"),
         pytest.param(ChampionComparison("d", 300, "within_25", 0.4, 0.3), False, id="higher is better: lower is worse"),
         pytest.param(ChampionComparison("d", 300, "p90_coverage", 0.91, 0.99), False, id="nearest to 90 %: 99 is worse than 91"),
