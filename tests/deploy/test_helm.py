@@ -16,6 +16,7 @@ DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all((HELM / "runcast.yaml"
 BY_NAME = {(one["kind"], one["metadata"]["name"]): one for one in DOCUMENTS}
 POD = BY_NAME["Deployment", "mlflow"]["spec"]["template"]["spec"]
 CONTAINER = POD["containers"][0]
+COPIES = [VALUES["apiServer"]["extraInitContainers"][0], POD["initContainers"][0]]
 
 
 def test_every_claim_and_config_map_that_pods_mount_is_made() -> None:
@@ -62,16 +63,46 @@ def test_the_secrets_that_are_named_are_the_guides() -> None:
         VALUES["apiSecretKeySecretName"],
         VALUES["jwtSecretName"],
     }
-    used = {one["secretName"]: one["secretKey"] for one in VALUES["secret"]}
-    assert named | set(used) | {"runcast-mlflow"} == set(made)
-    assert all(key in made[name] for name, key in used.items())
+    assert named | {"runcast-airflow-page", "runcast-mlflow"} == set(made)
     assert made["runcast-airflow-keys"] == {"fernet-key", "api-secret-key", "jwt-secret"}
-    for variable in CONTAINER["env"]:
-        reference = variable.get("valueFrom", {}).get("secretKeyRef")
-        if reference:
-            assert reference["key"] in made[reference["name"]]
-        else:
-            assert not re.search(r"://[^/@]*:[^/@]*@", variable["value"])
+    projected = next(one["projected"] for one in VALUES["volumes"] if one["name"] == "secrets")
+    files = set().union(*(made[source["secret"]["name"]] for source in projected["sources"]))
+    read = {
+        one["name"]: one["value"].removeprefix("cat /etc/runcast/secrets/")
+        for one in VALUES["env"]
+        if one["name"].endswith("_CMD")
+    }
+    assert set(read.values()) == files
+    assert {name.removesuffix("_CMD") for name in read} == {
+        "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__API__SECRET_KEY", "AIRFLOW__API_AUTH__JWT_SECRET",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC",
+    }  # fmt: skip
+    assert {path for one in COPIES for path in one["command"][2:3]} == {
+        "/etc/runcast/page/passwords.json", "/etc/runcast/secrets/pgpass",
+    }  # fmt: skip
+    assert {"passwords.json"} == made["runcast-airflow-page"]
+    assert "pgpass" in made["runcast-mlflow"]
+
+
+def test_no_secret_is_in_an_environment_or_a_log() -> None:
+    assert not {"secret", "extraEnvFrom", "extraSecrets"} & set(VALUES)
+    assert set(VALUES["enableBuiltInSecretEnvVars"].values()) == {False}
+    for variable in [*CONTAINER["env"], *VALUES["env"]]:
+        assert "valueFrom" not in variable
+        assert not re.search(r"://[^/@]*:[^/@]*@", variable["value"])
+    # Airflow draws a password and logs it where the file it is told of lacks the user.
+    file = VALUES["config"]["core"]["simple_auth_manager_passwords_file"]
+    assert file == VALUES["apiServer"]["extraInitContainers"][0]["command"][-1]
+
+
+def test_a_secret_that_must_be_private_is_copied_with_mode_0600_into_memory() -> None:
+    for copy, volumes in zip(COPIES, (VALUES["apiServer"]["extraVolumes"], POD["volumes"]), strict=True):
+        assert copy["command"][:2] == ["install", "--mode=600"]
+        assert copy["securityContext"]["readOnlyRootFilesystem"] is True
+        target = next(one["name"] for one in copy["volumeMounts"] if copy["command"][-1].startswith(one["mountPath"] + "/"))
+        assert next(one for one in volumes if one["name"] == target)["emptyDir"]["medium"] == "Memory"
+    uri = next(one["value"] for one in CONTAINER["env"] if one["name"] == "MLFLOW_TRACKING_URI")
+    assert uri.endswith(f"passfile={COPIES[1]['command'][-1]}")
 
 
 def test_the_tracking_server_is_bounded_watched_and_reached_by_its_allowed_name() -> None:
