@@ -9,7 +9,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup run ui test crash lint lock licences format fuzz bench nights accuracy studies worth clean
+.PHONY: help setup wheel run ui test crash lint lock licences format fuzz bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ setup: $(VENV)/.ready ## make the environment in .venv (uv where it can be had, 
 $(VENV)/.ready: requirements.txt pyproject.toml
 	@bash setup.sh "$(PYTHON)" "$(VENV)"
 	@touch $@
+
+wheel: setup ## build dist/runcast-*.whl, for a scheduler host
+	@rm -rf build && mkdir -p dist
+	@$(BIN)/python -c "from setuptools import build_meta; build_meta.build_wheel('dist')" >/dev/null && ls dist/runcast-*.whl
 
 run: setup ## write three made-up clusters, run a night on each in Airflow, print what came of it
 	@$(BIN)/python dags/in_process.py

@@ -26,7 +26,8 @@ nothing later than its end. A day that has not begun is refused.
 - yellow, *up for retry*: a lock that another night holds, a full disk, a tracking server that does not answer. It is tried again four
   times, with waits that double from a minute. Bad data is not.
 
-**Nights that were missed**: `airflow backfill create --dag-id nightly_NAME --from-date 2026-01-07T00:00:00+01:00 --to-date
+**Nights that were missed** (with AIRFLOW_HOME=RUNCAST_HOME/airflow where `make ui` runs):
+`airflow backfill create --dag-id nightly_NAME --from-date 2026-01-07T00:00:00+01:00 --to-date
 2026-01-09T23:59:59+01:00` runs three of them; a date without the zone's offset means UTC. In any order the lake, the champions and the
 version that serves end as if each night had run in its turn (dags/DECISIONS.md says what is promised).
 

@@ -12,7 +12,7 @@ nor what was written within the last day. `check_lake` reads every file of the l
 - `check_lake`: files of the lake are not what was written; the message names them. Delete them and load their days again.
 - `prune`: safe to clear and run again. What was deleted stays deleted, the rest goes now.
 
-Airflow's own records are Airflow's: `airflow db clean --clean-before-timestamp DAY`.
+Airflow's own records are Airflow's: `AIRFLOW_HOME=RUNCAST_HOME/airflow airflow db clean --clean-before-timestamp DAY`.
 """
 
 from __future__ import annotations

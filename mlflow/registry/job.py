@@ -210,15 +210,20 @@ def export(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime)
 
 
 @in_turn
-def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime) -> Record:
+def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetime, *, is_dry: bool = False) -> Record:
     """Go back to the version that served before this one, of whatever kind, and to its bundle; `day` is the latest night, for the history.
 
-    A rollback that was killed once its bundle was written is finished, not made twice. Raises ClockBehind as `export` does.
+    `is_dry` says what it would go to and changes nothing. A rollback that was killed once its bundle was written is finished, not made
+    twice. Raises ClockBehind as `export` does.
     """
     _refuse_clock_behind(cluster, day, now)
     store = open_store(settings, must_exist=True)
     root = bundles_of(cluster, settings)
     moving.adopt_approvals(store, cluster, settings)
+    if is_dry:
+        left = str(_served(cluster, settings).registered)
+        back = models.served_before(store, cluster.name, MODELS, models.labelled(store, left))
+        return {"champion": back.label, "night": back.night, "left": left, "bundle": str(resolve(root)), "is_dry": True}
     unfinished = moving.finish(store, root)
     if unfinished is not None and unfinished.left is not None:
         left, back, bundle = unfinished.left, models.labelled(store, str(unfinished.served)), resolve(root)
@@ -229,7 +234,7 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
         bundle = _pack(store, cluster, settings, day, back, now)
         champions_to_be = models.champions_after(store, leaving, back)
         moving.make(store, root, Move(models.sortable(now), champions_to_be, bundle.name, served=back.label, left=left))
-    return {"champion": back.label, "night": back.night, "left": left, "bundle": str(bundle)}
+    return {"champion": back.label, "night": back.night, "left": left, "bundle": str(bundle), "is_dry": False}
 
 
 @in_turn

@@ -531,8 +531,12 @@ def status(
 
 
 @app.command()
-def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
-    """Go back to the version that served before, and its bundle; the one that is left does not come back."""
+def rollback(
+    cluster: ClusterName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which version would serve, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go back to the version that served before, and its bundle; the one that is left does not come back. The next night is as always."""
     from runcast.registry.job import rollback as go_back
 
     settings, chosen = _open(cluster)
@@ -540,9 +544,10 @@ def rollback(cluster: ClusterName, as_json: AsJson = False) -> None:
     if day is None:
         raise typer.BadParameter(f"{cluster} has had no night yet")
     with _progress(f"{cluster}: going back to the version that served before", as_json):
-        record = go_back(chosen, settings, dt.date.fromisoformat(day), dt.datetime.now(dt.UTC))
-    night.front_page(settings)
-    _result(record, as_json, show.record_lines(record))
+        record = go_back(chosen, settings, dt.date.fromisoformat(day), dt.datetime.now(dt.UTC), is_dry=dry_run)
+    if not dry_run:
+        night.front_page(settings)
+    _result(record, as_json, show.rollback_lines(record))
 
 
 def _open(name: str, *, makes_home: bool = False) -> tuple[Settings, Cluster]:

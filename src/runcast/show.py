@@ -254,6 +254,17 @@ def _numbers(numbers: Record) -> str:
     )
 
 
+def rollback_lines(record: Record) -> str:
+    """Say what a rollback did, or would do, and what comes next."""
+    if record["is_dry"]:
+        return f"would serve: {record['champion']}, of the night of {record['night']}, in place of {record['left']}; nothing was changed"
+    return (
+        f"serves now: {record['champion']}, of the night of {record['night']} ({record['bundle']})\n"
+        f"left: {record['left']}, which does not come back. The next night trains and judges as always, and its model serves if it passes; "
+        "pause the nights to stay here."
+    )
+
+
 def prune_lines(record: Record) -> str:
     """Say what retention deleted, or would."""
     done = "would go" if record["is_dry"] else "deleted"

@@ -389,6 +389,10 @@ def test_rollback_moves_alias_and_bundle_together(
     """The last test of this home: what it leaves is another champion. A rollback that was killed is finished, not made twice."""
     root = home.bundles / cluster.name
     before = read_manifest(resolve(root))
+    files = sorted(str(path) for path in root.rglob("*"))
+    dry = registry.rollback(cluster, home, NIGHTS[-1], NOW + dt.timedelta(days=2), is_dry=True)
+    assert (dry["is_dry"], dry["left"], dry["bundle"]) == (True, before.registered, str(resolve(root)))
+    assert sorted(str(path) for path in root.rglob("*")) == files
     with monkeypatch.context() as killed:
         killed.setattr(moving, "make_current", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -396,7 +400,7 @@ def test_rollback_moves_alias_and_bundle_together(
     assert read_manifest(resolve(root)).registered == before.registered
     done = registry.rollback(cluster, home, NIGHTS[-1], NOW + dt.timedelta(days=3))
     after = read_manifest(resolve(root))
-    assert after.registered == done["champion"] == str(before.registered).replace("/2", "/1")
+    assert after.registered == dry["champion"] == done["champion"] == str(before.registered).replace("/2", "/1")
     assert (after.data_cut, after.kind) == (before.data_cut, before.kind), "the older model with the newest history"
     assert registry.standing_champions(open_store(home), cluster)[before.kind].label == done["champion"]
     with pytest.raises(NoChampion, match="nothing to roll back to"):
