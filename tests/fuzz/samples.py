@@ -134,6 +134,10 @@ def _sacct(job: Job, delimiter: str = "|", end: str = "", names: tuple[str, ...]
 _BLANKS = b" \t\x0b\x0c\x1c\x1d\x1f"  # the control characters that the sacct source reads as blanks, too
 
 
+_DRAWN = "|0123456789abcdef|"  # a delimiter as README.md draws one
+_DRAWN_NAMES = (_SACCT[0], *_SACCT[-2:], *_SACCT[1:-2])  # free text neither first nor last
+
+
 def _stripped(lines: list[bytes]) -> int:
     return sum(bool(line.strip(_BLANKS)) for line in lines)
 
@@ -375,6 +379,14 @@ LAYOUTS: tuple[Layout, ...] = (
         lambda j: _sacct(j, end="|"),
         _with_continuations,
         "|".join(_SACCT) + "|\n",
+        file="log.txt",
+    ),
+    Layout(
+        "sacct_drawn",
+        "slurm_sacct",
+        lambda j: _sacct(j, _DRAWN, names=_DRAWN_NAMES),
+        _with_continuations,
+        _DRAWN.join(_DRAWN_NAMES) + "\n",
         file="log.txt",
     ),
     Layout(
