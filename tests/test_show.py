@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from runcast import records
+from runcast.data.errors import QualityStop
 from runcast.data.settings import read_settings
 from runcast.scheduler.bundle import Manifest, make_current, write_bundle
-from runcast.show import night_rows, status_rows, status_table
+from runcast.show import night_rows, stage_line, status_rows, status_table
 from runcast.show_clusters import clusters_table
+from runcast.show_nights import last_nights, nights_history
 
 LONG = "the export holds no runtime. It has neither Start, End nor Elapsed, and CPUTimeRAW is elapsed time times the CPUs"
 
@@ -276,3 +278,79 @@ def test_a_rollback_knows_the_history_up_to_the_latest_day_that_was_loaded(
     for stage, record in latest.items():
         records.keep(settings, "venus", "2026-06-30", stage, record)
     assert records.latest_loaded(settings, "venus") == loaded
+
+
+def kept_nights(home: Path) -> None:
+    """Three nights of one cluster as their stages keep them: a model that serves, a baseline with a warning, one that a check stopped."""
+    settings = read_settings({"RUNCAST_HOME": str(home)})
+    warn = {"check": "mem_mib_moved", "severity": "warn", "expected": "as before", "found": "0.7 of jobs", "job_keys": []}
+
+    def night_of(day: str, kind: str, error: float, p90: float, warns: list[dict[str, Any]]) -> None:
+        numbers = {kind: {"error_factor": error, "p90_coverage": p90}, "last_two": {"error_factor": 3.2}}
+        numbers = {"nearest_median": {"error_factor": 3.0, "p90_coverage": p90}, **numbers}
+        whole = {
+            stage: {"stage": stage}
+            for stage in ("features", "train_cart", "train_gbdt", "train_runcast", "register", "promote", "drift")
+        }
+        whole |= {
+            "ingest": {"stage": "ingest", "rows_in": 10, "rejected": 0},
+            "quality": {
+                "stage": "quality",
+                "warns": warns,
+                "broken": [],
+                "stops": [],
+                "warns_count": len(warns),
+                "broken_count": 0,
+            },
+            "evaluate": {"stage": "evaluate", "all": numbers, "jobs": 500},
+            "export": {
+                "kind": kind,
+                "model_version": f"{kind}-{day}-b3b84288",
+                "bundle": "x",
+                "valid_until": f"{day[:8]}20T02:30:00+00:00",
+            },
+        }
+        for stage, record in whole.items():
+            records.keep(settings, "hpc", day, stage, record)
+
+    night_of("2026-01-07", "runcast", 2.5, 0.91, [])
+    night_of("2026-01-08", "nearest_median", 3.0, 0.88, [warn])
+    records.keep(settings, "hpc", "2026-01-09", "ingest", {"stage": "ingest", "rows_in": 10, "rejected": 0})
+    records.keep_failure(
+        settings, "hpc", "2026-01-09", "quality", QualityStop("known_queues: expected queues seen before", ("known_queues",)),
+        datetime(2026, 1, 10, tzinfo=UTC),
+    )  # fmt: skip
+
+
+def test_the_last_nights_say_error_baseline_p90_warnings_what_served_and_until_when(tmp_path: Path) -> None:
+    kept_nights(tmp_path)
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    warning = "mem_mib_moved: expected as before; found 0.7 of jobs"
+    nights = last_nights(settings, ["hpc"], 14)
+    columns = ("day", "outcome", "error_factor", "best_baseline_factor", "p90_coverage", "warnings", "serves")
+    assert [tuple(one[column] for column in columns) for one in nights] == [
+        ("2026-01-07", "model", 2.5, 3.0, 0.91, [], "runcast-2026-01-07-b3b84288"),
+        ("2026-01-08", "baseline", 3.0, 3.0, 0.88, [warning], "nearest_median-2026-01-08-b3b84288"),
+        ("2026-01-09", "stopped", None, None, None, [], None),
+    ]
+    assert nights[0]["valid_until"] == "2026-01-20T02:30:00+00:00"
+    assert [one["day"] for one in last_nights(settings, ["hpc"], 2)] == ["2026-01-08", "2026-01-09"]
+    text = shown(nights_history(nights), 90)
+    assert ["2026-01-07", "×2.50", "×3.00", "91.0", "%", "–", "runcast-2026-01-07-b3b84288", "2026-01-20"] in [
+        line.split() for line in text.splitlines()
+    ]
+    assert "stopped: quality" in text
+    assert f"hpc, 2026-01-08: {warning}" in text
+    assert "hpc, 2026-01-09: failed at quality: known_queues: expected queues seen before" in text
+
+
+def test_a_night_names_its_warnings_as_it_runs_and_in_the_table() -> None:
+    warn = {"check": "mem_mib_moved", "severity": "warn", "expected": "as before", "found": "0.7 of \x1b[2Jjobs", "job_keys": []}
+    record = {"stage": "quality", "rows": 5, "checks": 9, "warns": [warn], "warns_count": 1, "broken": []}
+    assert stage_line(record).splitlines() == [
+        "  quality: rows 5, checks 9, warns_count 1",
+        "    warning: mem_mib_moved: expected as before; found 0.7 of \\x1b[2Jjobs",
+    ]
+    named = "mem_mib_moved: expected as before; found 0.7 of jobs"
+    text = shown(status_table([row(warnings=[named]), row(model="cart", warnings=[named])]), 120)
+    assert text.count(f"demo_slurm, warning: {named}") == 1

@@ -31,6 +31,7 @@ from runcast.data.settings import EXAMPLES, Settings, read_settings, require_hom
 from runcast.host import HOST_COMMANDS, run_host_command
 from runcast.outcome import describe, exit_code, print_json, release_stdout, report, reserve_stdout
 from runcast.show_clusters import clusters_table
+from runcast.show_nights import last_nights, nights_history
 from runcast.training.errors import FitFailed
 
 
@@ -514,9 +515,13 @@ for _name in HOST_COMMANDS:
 def status(
     cluster: Annotated[str | None, typer.Option("--cluster", "-c")] = None,
     html: Annotated[bool, typer.Option("--html", help="Write the page of all clusters and print where it is.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("--nights", min=1, help="The last N nights instead: error, baseline, p90, warnings, what served."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the latest night of each cluster: models, errors, verdict, version, bundle."""
+    """Show the latest night of each cluster: models, errors, verdict, version, bundle, warnings."""
     settings = read_settings()
     require_home(settings)
     if html:
@@ -526,6 +531,10 @@ def status(
     if cluster:
         find_cluster(settings.clusters, cluster)
     names = [cluster] if cluster else records.clusters_with_nights(settings)
+    if count is not None:
+        nights = last_nights(settings, names, count)
+        _result({"nights": nights}, as_json, nights_history(nights) if nights else show.no_nights(settings))
+        return
     rows = show.status_rows(settings, names)
     _result({"nights": rows}, as_json, show.status_table(rows) if rows else show.no_nights(settings))
 

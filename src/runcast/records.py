@@ -84,6 +84,13 @@ def failed_fits(stages: Mapping[str, Record]) -> list[str]:
     return [f"{stage}: {failure}" for stage, failure in (*trained, *judged) if failure]
 
 
+def warnings(stages: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what a night's checks warned of, each with what it expected and found, and which of them broke."""
+    quality = stages.get("quality", {})
+    found = [(one, "") for one in quality.get("warns", [])] + [(one, "check broken: ") for one in quality.get("broken", [])]
+    return [f"{mark}{one.get('check')}: expected {one.get('expected')}; found {one.get('found')}" for one, mark in found]
+
+
 def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:
     """Return when something of a night was last kept, in UTC."""
     folder = settings.home / "nights" / cluster_name / day

@@ -327,6 +327,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "failure": failure,
                 "failed_fits": records.failed_fits(stages),
                 "drifting": stages.get("drift", {}).get("drifting", []),
+                "warnings": records.warnings(stages),
                 "accepted": stages.get("quality", {}).get("accepted"),
             }
         )
@@ -381,8 +382,21 @@ def status_table(rows: Sequence[Record]) -> Group:
         "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
     )
     changes = [line for lines in drifting.values() for line in lines]
+    warned = {f"{row['cluster']}, warning: {plain(warning)}": None for row in rows for warning in row.get("warnings", ())}
     fits = [line for lines in broken.values() for line in lines]
-    told = ("", legend, "", *failures.values(), *fits, *accepted.values(), *bundles.values(), *live.values(), *reasons, *changes)
+    told = (
+        "",
+        legend,
+        "",
+        *failures.values(),
+        *fits,
+        *accepted.values(),
+        *bundles.values(),
+        *live.values(),
+        *reasons,
+        *warned,
+        *changes,
+    )
     return Group(table, *[Text(line) for line in told])
 
 
@@ -448,4 +462,5 @@ _TOLD = {
 def stage_line(record: Record) -> str:
     """Say in one line what a stage did."""
     told = _TOLD.get(record["stage"], ("failure", "served_by", "jobs", "censored_jobs"))
-    return f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}, []))
+    line = f"  {record['stage']}: " + ", ".join(f"{key} {record[key]}" for key in told if record.get(key) not in (None, {}, []))
+    return "\n".join([line, *(f"    warning: {plain(warning)}" for warning in records.warnings({record["stage"]: record}))])
