@@ -9,7 +9,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup wheel run ui test crash lint lock licences format fuzz bench nights accuracy studies worth clean
+.PHONY: help setup wheel run ui test crash lint lock licences reference format fuzz bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lock: ## compile the locks again: requirements.txt, and those of the images (nee
 
 licences: setup ## write docs/licences.md from the locks
 	@$(BIN)/python deploy/licences.py
+
+reference: setup ## write docs/cluster-file.md from the code that reads cluster files
+	@$(BIN)/runcast clusters reference >docs/.cluster-file.part && mv docs/.cluster-file.part docs/cluster-file.md
 
 format: setup ## put the code in one form
 	@$(BIN)/ruff check --fix .

@@ -94,26 +94,28 @@ def _cron(value: str | None) -> str | None:
 class Source(_Part):
     """Where the log is and how to read it; `options` belongs to the format and is checked by its adapter."""
 
-    format: SourceFormat
-    paths: tuple[str, ...] = Field(min_length=1)  # globs; ${NAME} is expanded at use
-    options: dict[str, Any] = {}
-    reject_share_at_most: float = Field(0.02, ge=0, le=1)  # real sacct exports stay below 1 %; above, the format is likely wrong
+    format: SourceFormat  # what wrote the log; each format has its own `options`
+    paths: tuple[str, ...] = Field(min_length=1)  # of the log's files, with * and **; ${NAME} is expanded when they are read
+    options: dict[str, Any] = {}  # of the format, see there
+    reject_share_at_most: float = Field(
+        0.02, ge=0, le=1
+    )  # a load with more refused records stops: real exports stay below 1 %; above, the format is likely wrong
 
 
 class CartParameters(_Part):
     """Of the CART predictor; MLaaS-in-the-Wild names the method only, depth and leaf are those of FACTS-style public replays."""
 
-    max_depth: int = Field(16, ge=1, le=1000)
-    min_samples_leaf: int = Field(20, ge=1)
+    max_depth: int = Field(16, ge=1, le=1000)  # questions from the root to a leaf
+    min_samples_leaf: int = Field(20, ge=1)  # jobs in a leaf, at least
 
 
 class GbdtParameters(_Part):
     """Of the LightGBM predictors."""
 
-    trees: int = Field(300, ge=1, le=MOST_TREES)
-    leaves: int = Field(63, ge=2, le=MOST_LEAVES)
-    learning_rate: float = Field(0.07, gt=0, le=1)
-    min_data_in_leaf: int = Field(20, ge=1, le=LARGEST_INT)
+    trees: int = Field(300, ge=1, le=MOST_TREES)  # of each model
+    leaves: int = Field(63, ge=2, le=MOST_LEAVES)  # of a tree, at most
+    learning_rate: float = Field(0.07, gt=0, le=1)  # how much of its correction a tree makes
+    min_data_in_leaf: int = Field(20, ge=1, le=LARGEST_INT)  # jobs in a leaf, at least
 
 
 class RuncastParameters(_Part):
@@ -123,9 +125,9 @@ class RuncastParameters(_Part):
     trees: int = Field(
         200, ge=1, le=MOST_TREES
     )  # of p90 and of the scorer; each of the median's two models has three quarters of it
-    leaves: int = Field(31, ge=2, le=MOST_LEAVES)
-    learning_rate: float = Field(0.05, gt=0, le=1)
-    min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)
+    leaves: int = Field(31, ge=2, le=MOST_LEAVES)  # of a tree, at most
+    learning_rate: float = Field(0.05, gt=0, le=1)  # how much of its correction a tree makes
+    min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)  # jobs in a leaf, at least
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
     refined_jobs: int = Field(60_000, ge=100)  # jobs that the refiner and the calibration learn from
     margin_jobs: int = Field(1000, ge=50)  # latest ended jobs that correct p90
@@ -135,26 +137,28 @@ class RuncastParameters(_Part):
 class Training(_Part):
     """What the models learn from."""
 
-    window_days: float | None = Field(None, gt=0, le=LONGEST_DAYS)  # null: everything that had ended
+    window_days: float | None = Field(
+        None, gt=0, le=LONGEST_DAYS
+    )  # learn from jobs that ended in the last so many days; null: from all that had ended
     #: Learn only from jobs submitted so early that this share of the ended ones had taken no longer; null: from all that had ended.
     held_back_share: float | None = Field(None, gt=0, le=1)
     min_jobs: int = Field(500, ge=2)  # below this LightGBM degenerates towards a constant; the baseline serves instead
-    seed: int = Field(7, ge=0, le=LARGEST_INT)
+    seed: int = Field(7, ge=0, le=LARGEST_INT)  # of all that is drawn at random: equal data and seed, equal models
     threads: int = Field(1, ge=1, le=1024)  # two OpenMP threads on a busy 2-core machine are 10-100 times slower
     fit_timeout_s: float = Field(3600, gt=0, le=86_400)  # one fit; longer is a hang: 200,000 jobs take minutes
-    cart: CartParameters = CartParameters()
-    gbdt: GbdtParameters = GbdtParameters()
-    runcast: RuncastParameters = RuncastParameters()
+    cart: CartParameters = CartParameters()  # of the model kind cart
+    gbdt: GbdtParameters = GbdtParameters()  # of the model kind gbdt
+    runcast: RuncastParameters = RuncastParameters()  # of the model kind runcast
 
 
 class Gate(_Part):
     """One condition on one number of the report; `than_best_baseline` compares with the best baseline on the same rows."""
 
-    metric: str = "error_factor"  # a GateMetric, or coverage_<target>
-    rows: str = "all"  # GateRows, state:<state> or group:<group>
-    at_most: float | None = None
-    at_least: float | None = None
-    than_best_baseline: bool = True
+    metric: str = "error_factor"  # what is judged; coverage_<target> is the share of jobs with an error below a target
+    rows: str = "all"  # on which test jobs; also state:<state> and group:<group>
+    at_most: float | None = None  # fails above it; null: no such bound
+    at_least: float | None = None  # fails below it; null: no such bound
+    than_best_baseline: bool = True  # fails where the best baseline does better on the same jobs
 
     @field_validator("metric")
     @classmethod
@@ -191,9 +195,12 @@ class Evaluation(_Part):
     """How the models are judged."""
 
     test_share: float = Field(0.2, gt=0, lt=1)  # the latest share of jobs by submission
-    min_test_jobs: int = Field(100, ge=1)
-    targets: tuple[Target, ...] = (0.089, 0.108)  # Table 2: PAI's CART, Helios
-    gates: tuple[Gate, ...] = (Gate(),)
+    min_test_jobs: int = Field(100, ge=1)  # with fewer nothing is judged
+    targets: tuple[Target, ...] = (
+        0.089,
+        0.108,
+    )  # relative errors whose coverage is reported: those that published predictors reach
+    gates: tuple[Gate, ...] = (Gate(),)  # all have to hold before a model serves
     replay_schedule: str | None = (
         "0 10 * * 6"  # cron, in time_zone: hours of one core, so by day and at the week's end; null: by hand
     )
@@ -222,8 +229,8 @@ class Evaluation(_Part):
 class Quality(_Part):
     """Ranges of the quality suite; see quality.py for what each stops or warns of."""
 
-    min_rows: int = Field(1, ge=0)
-    null_share_at_most: dict[str, Share] = {}  # by canonical column
+    min_rows: int = Field(1, ge=0)  # jobs of a day; with fewer the night stops
+    null_share_at_most: dict[str, Share] = {}  # by canonical column: the largest share of a day's jobs without a value
     row_count_factor: float | None = Field(
         None, gt=1
     )  # how many times more or fewer rows a day may have; null: as the days before differ
@@ -248,9 +255,9 @@ class Drift(_Part):
     )  # as many stretches of `days` before say what is usual: half a year; fewer than 4 say nothing
     min_jobs: int = Field(100, ge=1)  # of a stretch, and of the window before it; with fewer nothing is judged
     distance_at_least: float = Field(0.45, gt=0, le=1)  # of Jensen and Shannon: 0 the same, 1 nothing in common
-    distance_times_usual: float = Field(1.25, ge=1)
+    distance_times_usual: float = Field(1.25, ge=1)  # and so many times the largest distance of the periods before
     error_at_least: float = Field(1.5, gt=1)  # error factor of the stretch over that of the window before
-    error_times_usual: float = Field(1.25, ge=1)
+    error_times_usual: float = Field(1.25, ge=1)  # and so many times the largest such ratio of the periods before
     fails_task: bool = True  # a red task `drift` in Airflow; the night itself is done by then
     webhook_url_file: str | None = None  # a file that holds one http(s) address: it is often a secret; ${NAME} is expanded
 
@@ -283,28 +290,34 @@ class Pseudonymise(_Part):
     """Which names are replaced by a keyed hash before anything is kept; see pseudonyms.py for what is lost."""
 
     key_file: str = Field(min_length=1)  # at least 32 characters; ${NAME} is expanded at use
-    columns: tuple[NameColumn, ...] = Field(DEFAULT_COLUMNS, min_length=1)
+    columns: tuple[NameColumn, ...] = Field(
+        DEFAULT_COLUMNS, min_length=1
+    )  # which names; queues, qos, ids and nodes are clear by default
 
 
 class Cluster(_Part):
     """One cluster, as its file says; `path` is where it was read from, which no file can say."""
 
-    name: str = Field(min_length=1)
-    description: str = ""
-    source: Source
+    name: str = Field(min_length=1)  # of the cluster, in paths, DAGs and MLflow; default: the file's, without .yaml
+    description: str = ""  # a sentence for people
+    source: Source  # the log
     time_zone: str  # of naive times in the log, and of the calendar features
-    clock: Clock = "calendar"
-    gpus_tracked: bool = False  # False: a request without GPUs is unknown (null), not 0
-    time_limit: TimeLimitKind = "hard"  # what the log's limit means; absent: the column is not to be read
-    schedule: str | None = None  # cron, in time_zone; null: only by hand (a finished log)
-    lookback_days: float = Field(3, ge=0, le=LONGEST_DAYS)  # accounting that arrives late is picked up for this long
-    training: Training = Training()
-    evaluation: Evaluation = Evaluation()
-    quality: Quality = Quality()
-    drift: Drift = Drift()
-    export: Export = Export()
-    retention: Retention = Retention()
-    pseudonymise: Pseudonymise | None = None  # null: names stay as the log has them
+    clock: Clock = "calendar"  # what is true of the log's times: all, hour and weekday only (week), differences only (relative)
+    gpus_tracked: bool = False  # whether a request without GPUs means 0 of them; false: it is unknown (null)
+    time_limit: TimeLimitKind = (
+        "hard"  # what the log's limit means: jobs are killed at it (hard), an estimate (advisory), not to be read (absent)
+    )
+    schedule: str | None = None  # when the night runs: cron, in time_zone; null: only by hand (a finished log)
+    lookback_days: float = Field(
+        3, ge=0, le=LONGEST_DAYS
+    )  # days before the night's that are read again, for records that arrive late
+    training: Training = Training()  # what the models learn from
+    evaluation: Evaluation = Evaluation()  # how they are judged, and what must hold before one serves
+    quality: Quality = Quality()  # what a day's jobs must be like, or nothing is trained
+    drift: Drift = Drift()  # which changes raise an alarm
+    export: Export = Export()  # what the scheduler gets
+    retention: Retention = Retention()  # how long what can be made again is kept
+    pseudonymise: Pseudonymise | None = None  # which names become keyed hashes; null: they stay as the log has them
     refused: str | None = None  # why this log cannot be used; every command but `clusters` stops with this text
     _path: Path = PrivateAttr(Path())
 

@@ -68,7 +68,9 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    label: Literal["task_span", "instance_mean"] = "task_span"
+    label: Literal["task_span", "instance_mean"] = (
+        "task_span"  # the runtime: of the task as a whole, or the mean of its instances
+    )
 
 
 @dataclass(frozen=True)

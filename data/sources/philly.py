@@ -37,7 +37,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    label: Literal["span", "last_attempt"] = "span"
+    label: Literal["span", "last_attempt"] = "span"  # the runtime: from the first start to the end, or of the last attempt
 
 
 class _Job(NamedTuple):

@@ -36,7 +36,7 @@ class _Readers(Mapping[str, Read]):
     def __getitem__(self, name: str) -> Read:
         if name not in get_args(SourceFormat):
             raise KeyError(name)
-        return _module(name).read  # type: ignore[no-any-return]
+        return format_module(name).read  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_args(SourceFormat))
@@ -50,10 +50,10 @@ SOURCES: Mapping[str, Read] = _Readers()
 
 def options_of(name: str) -> type[BaseModel]:
     """Return the class that a format's `source.options` must fit."""
-    return _module(name).Options  # type: ignore[no-any-return]
+    return format_module(name).Options  # type: ignore[no-any-return]
 
 
-def _module(name: str) -> ModuleType:
+def format_module(name: str) -> ModuleType:
     return importlib.import_module(f"runcast.data.sources.{name}")
 
 
@@ -86,7 +86,7 @@ def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
     A format whose log is a folder of tables (pai) finds its file there; of other formats a pattern passes folders over. Raises
     SourceError where a path names no file, or an environment variable of it is not set.
     """
-    find_in = getattr(_module(cluster.source.format), "find_in", None)
+    find_in = getattr(format_module(cluster.source.format), "find_in", None)
     found: dict[Path, None] = {}
     for written in cluster.source.paths:
         pattern = settings.expand(written)

@@ -87,8 +87,8 @@ class Column(_Part):
     """Where a canonical column comes from, and how its values are written."""
 
     column: str  # name in the file; in JSON also a path: spec.nodes, containers.0.name
-    time: TimeFormat | None = None  # of a time; default: `time` of the options
-    unit: str | None = None  # of a number; default: seconds, MiB, one
+    time: TimeFormat | None = None  # of a time: how it is written (below); default: `time` of the options
+    unit: str | None = None  # of a number (below); default: seconds, MiB, one
     times: Literal["node_count", "cpu_count"] | None = None  # the value is for each of these (gpu_count, cpu_count, mem_mib)
     zero_is_null: bool = False  # of a number: 0 says "not asked for", as of memory in many logs
     pattern: str | None = None  # RE2 with a group named `value`: the part of the text that is read
@@ -118,12 +118,12 @@ class Options(_Part):
     columns: Mapping[
         str, Annotated[Column, BeforeValidator(_as_column)]
     ]  # canonical column: the file's column, or how to read it
-    kind: Literal["csv", "parquet", "jsonl", "json"] | None = None  # default: by the file's name and first characters
-    delimiter: str = Field(default=",", min_length=1, max_length=1)  # of CSV
+    kind: Literal["csv", "parquet", "jsonl", "json"] | None = None  # of the files; default: by their names and first characters
+    delimiter: str = Field(default=",", min_length=1, max_length=1)  # of CSV: what stands between two fields
     comment: str | None = Field(default=None, min_length=1)  # of CSV: lines that begin so are no records
     header: tuple[str, ...] | None = None  # of CSV: the columns' names, for files without a header line
     records: str | None = Field(default=None, min_length=1)  # of JSON: the key of the array of jobs inside one object
-    time: TimeFormat = "naive"  # how times are written, unless a column says otherwise
+    time: TimeFormat = "naive"  # how times are written (below), unless a column says otherwise
     null_words: tuple[str, ...] | None = (
         None  # words that mean null, unless a column says otherwise; default: none, NA, null, - ...
     )
@@ -192,7 +192,7 @@ class Options(_Part):
 
 def _fault(name: str, column: Column, columns: Mapping[str, object]) -> str | None:
     """Return why an option of a canonical column would do nothing, or None."""
-    units = _units_of(name)
+    units = units_of(name)
     if column.unit is not None and column.unit not in units:
         return (
             f"unit {column.unit!r} is none of its units: {', '.join(units)}" if units
@@ -209,7 +209,7 @@ def _fault(name: str, column: Column, columns: Mapping[str, object]) -> str | No
     return None if column.times in columns else f"`times: {column.times}` needs {column.times} among the columns"
 
 
-def _units_of(name: str) -> tuple[str, ...]:
+def units_of(name: str) -> tuple[str, ...]:
     if name in DURATIONS or name == "time_limit_s":
         return (*DURATION_UNITS, *CLOCK_UNITS)
     if name == "mem_mib":

@@ -149,6 +149,14 @@ def clusters_check(
         raise typer.Exit(exit_code(error))
 
 
+@clusters_app.command("reference")
+def clusters_reference() -> None:
+    """Print the reference of cluster files: every key with type, default, example and meaning, in Markdown."""
+    from runcast.data.reference import write_reference
+
+    sys.stdout.write(write_reference())
+
+
 @app.command()
 def demo(as_json: AsJson = False) -> None:
     """Write the demo clusters' logs: made up, in three real formats, below RUNCAST_HOME/demo."""
