@@ -4,12 +4,13 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UV := $(BIN)/uv
 LOCKED := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup wheel run ui test crash lint lock licences reference format fuzz bench nights accuracy studies worth clean
+.PHONY: help setup wheel run ui test crash lint lock digests images licences reference format fuzz bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,11 +44,21 @@ lint: setup ## ruff, mypy, import-linter; known vulnerabilities of what is pinne
 	@$(BIN)/lint-imports
 	@$(BIN)/python deploy/audit.py
 
-lock: ## compile the locks again: requirements.txt, and those of the images (needs uv)
-	@uv pip compile pyproject.toml --extra pipeline --extra scheduler --extra postgres --extra dev $(LOCKED) -o requirements.txt
-	@uv pip compile pyproject.toml deploy/image/build.in --extra pipeline --extra scheduler --extra postgres --extra kubernetes \
+lock: setup ## compile the locks again: requirements.txt, those of the images and of the set-up
+	@$(UV) pip compile pyproject.toml --extra pipeline --extra scheduler --extra postgres --extra dev $(LOCKED) -o requirements.txt
+	@$(UV) pip compile pyproject.toml deploy/image/build.in --extra pipeline --extra scheduler --extra postgres --extra kubernetes \
 	  -c requirements.txt $(LOCKED) -o deploy/image/runcast.txt
-	@uv pip compile deploy/image/mlflow.in $(LOCKED) -o deploy/image/mlflow.txt
+	@$(UV) pip compile deploy/image/mlflow.in $(LOCKED) -o deploy/image/mlflow.txt
+	@$(UV) pip compile deploy/setup.in -c deploy/image/runcast.txt $(LOCKED) -o deploy/setup.txt
+
+digests: ## ask the registry for the digests of the base images: deploy/image/digests.env (needs Docker)
+	@sh deploy/image/digests.sh
+
+images: ## build both images on the base of deploy/image/digests.env (TAG=0.1.0; needs Docker)
+	@base=$$(sed -n 's/^PYTHON_IMAGE=//p' deploy/image/digests.env 2>/dev/null); \
+	  case $$base in *@sha256:*) ;; *) echo "images: no digest of the base image. Run: make digests" >&2; exit 1 ;; esac; \
+	  for target in runcast mlflow; do name=$$([ $$target = runcast ] && echo runcast || echo runcast-mlflow); \
+	    docker build -f deploy/image/Dockerfile --build-arg PYTHON_IMAGE="$$base" --target $$target -t $$name:$(or $(TAG),0.1.0) . || exit 1; done
 
 licences: setup ## write docs/licences.md from the locks
 	@$(BIN)/python deploy/licences.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the environment: setup.sh PYTHON VENV. uv where it can be had (seconds), else pip (a minute or two).
+# Makes the environment: setup.sh PYTHON VENV. By uv where it has a wheel (seconds), else pip (a minute or two); all by hashes, ours aside.
 # Bytecode is compiled at once: without it every process would import three to four times slower.
 set -euo pipefail
 python=$1 venv=$2
@@ -15,22 +15,25 @@ if not (3, 11) <= sys.version_info[:2] < (3, 14):
 PY
 
 rm -rf "$venv"
-if ! command -v uv >/dev/null; then
-  if ! "$python" -m venv "$venv" 2>/dev/null; then
-    echo "setup: $python cannot make a virtual environment (Debian: apt-get install python3-venv)." >&2
-    exit 1
-  fi
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || true
-  [[ -x $venv/bin/uv ]] && PATH="$PWD/$venv/bin:$PATH"
+pip() { "$venv/bin/python" -m pip "$1" --quiet --disable-pip-version-check --require-hashes "${@:2}"; }
+uv="$PWD/$venv/bin/uv"
+[[ $venv = /* ]] && uv="$venv/bin/uv"
+if "$python" -m venv "$venv" 2>/dev/null; then
+  # The installer and the builder of deploy/setup.txt, by their hashes; where uv has no wheel, the builder alone.
+  pip install -r deploy/setup.txt 2>/dev/null || pip install -r <(awk '/^[a-z]/ {ours = /^setuptools==/} ours' deploy/setup.txt)
+elif command -v uv >/dev/null; then # a Python without pip: the machine's own uv begins
+  uv venv --quiet --clear --python "$python" "$venv"
+  uv pip install --quiet --python "$venv/bin/python" --require-hashes -r deploy/setup.txt
 else
-  uv venv --quiet --python "$python" "$venv"
+  echo "setup: $python cannot make a virtual environment (Debian: apt-get install python3-venv)." >&2
+  exit 1
 fi
 
-if command -v uv >/dev/null; then
-  uv pip install --quiet --python "$venv/bin/python" --compile-bytecode --require-hashes -r requirements.txt
-  uv pip install --quiet --python "$venv/bin/python" --no-deps -e .
+if [[ -x $uv ]]; then
+  "$uv" pip install --quiet --python "$venv/bin/python" --compile-bytecode --require-hashes -r requirements.txt
+  "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e .
 else
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e .
+  pip install -r requirements.txt
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 fi
 echo "setup: $("$venv/bin/python" --version) in $venv is ready"

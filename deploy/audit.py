@@ -1,6 +1,6 @@
 """Known vulnerabilities of what the lock pins, by pip-audit; part of `make lint`.
 
-    python deploy/audit.py [LOCK …]      (default: requirements.txt)
+    python deploy/audit.py [LOCK …]      (default: requirements.txt, those of the images and of the set-up)
 
 Nothing is resolved or installed: the lock is read as it is. Where pip-audit's data cannot be reached nothing is checked; that is said, and
 is no failure. pip-audit itself calls a package that it could not look up "skipped" and then finds no vulnerabilities, so what was
@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCEPTED = Path(__file__).with_name("audit-accepted.txt")
+LOCKS = (ROOT / "requirements.txt", *sorted((ROOT / "deploy" / "image").glob("*.txt")), ROOT / "deploy" / "setup.txt")
 ONE_S, ALL_S = 30, 600  # at most, for one package and for all
 
 
@@ -94,4 +95,4 @@ def read_accepted(path: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main([Path(name) for name in sys.argv[1:]] or [ROOT / "requirements.txt"]))
+    sys.exit(main([Path(name) for name in sys.argv[1:]] or LOCKS))

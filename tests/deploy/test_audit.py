@@ -47,6 +47,13 @@ def test_the_verdict(audit: ModuleType, answer: dict[str, Any], accepted: dict[s
     assert (found, "\n".join(lines)) == (code, said)
 
 
+def test_every_lock_of_the_repository_is_audited(audit: ModuleType) -> None:
+    root = FILE.parents[1]
+    locks = {path for path in (*root.glob("*.txt"), *(root / "deploy").rglob("*.txt")) if "--hash=sha256:" in path.read_text()}
+    assert set(audit.LOCKS) == locks
+    assert len(locks) == 4
+
+
 def test_an_accepted_advisory_needs_its_reason(audit: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "accepted"
     file.write_text("# why each may stay\nCVE-2026-0001 not reachable here\n\n")
