@@ -166,13 +166,20 @@ class State:
                     return chosen
         return chosen + [NO_LEVEL] * (len(SLOTS) - len(chosen))
 
-    def advance(self, until_us: int) -> None:
-        """Bring the history up to `until_us`: all events before it, strictly, are counted. `row` does so by itself."""
-        pending = self._pending
+    def advance(self, until_us: int, at_most: int | None = None) -> bool:
+        """Bring the history up to `until_us`: all events before it, strictly, are counted. `row` does so by itself.
+
+        With `at_most` no more than so many are counted; returns whether all are.
+        """
+        pending, left = self._pending, -1 if at_most is None else at_most
         while pending and pending[0][0] < until_us:
+            if not left:
+                return False
+            left -= 1
             event = heapq.heappop(pending)
             self._known.applied_us = max(self._known.applied_us, event[0])
             self._count(*event)
+        return True
 
     def _tell(self, time_us: int, kind: int, runtime_s: float, outcome: int, job: Job, start_us: int | None) -> None:
         request = self._reader.request(job)

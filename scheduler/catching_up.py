@@ -43,7 +43,7 @@ class Line:
     @classmethod
     def of(cls, event: Event) -> "Line":
         limit_s = event["hard_limit_s"]
-        p90 = P90Told(event["job_key"], event["p90_log"], math.nan if limit_s is None else limit_s)
+        p90 = P90Told(event["job_key"], float(event["p90_log"]), math.nan if limit_s is None else float(limit_s))
         return cls(event["bundle"], event["submit_us"], event["on_submission"], p90)
 
 
@@ -67,8 +67,13 @@ def is_since(event: Event, cut_us: int) -> bool:
     """Whether an event is not in a log that was cut then; one that cannot be read, from before an update, is of no use any more."""
     try:
         return (event["submit_us"] if event["event"] == P90_TOLD else event_time_us(event)) >= cut_us
-    except (JobFieldError, KeyError):
+    except (JobFieldError, KeyError, TypeError):
         return False
+
+
+def is_of_use(event: Event, cut_us: int, bundle: str) -> bool:
+    """Whether the journal needs an event while this bundle serves: not in its log, and no forecast of another bundle's."""
+    return is_since(event, cut_us) and (event["event"] != P90_TOLD or event.get("bundle") == bundle)
 
 
 def _take(predictor: Predictor, event: Event, on_submission: dict[str, P90Told]) -> list[Event]:
@@ -101,6 +106,6 @@ def _lines(events: Iterable[Event], bundle: str) -> list[Line]:
     found = []
     for event in events:
         if event["event"] == P90_TOLD and event.get("bundle") == bundle:
-            with contextlib.suppress(KeyError):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
                 found.append(Line.of(event))
     return found

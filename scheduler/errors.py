@@ -49,6 +49,10 @@ class JournalError(RuncastError):
     exit_code = Exit.DISK
 
 
+class JournalBusy(RuncastError):
+    """The disk does not take events as fast as they come; they were not acknowledged."""
+
+
 class ServeError(RuncastError):
     """The service cannot begin: its address, token or socket."""
 

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from runcast.data.states import OPEN_STATES, STATES, canonical_state
 from runcast.scheduler.errors import JobFieldError
-from runcast.scheduler.jobs import read_job, read_time_us
+from runcast.scheduler.jobs import read_job, read_time_us, refuse_future
 
 LONGEST_STATE = 100  # characters; the longest word of a scheduler's, with who cancelled the job, is far shorter
-AHEAD_US = 86_400_000_000  # what a clock may be ahead of ours: what is told for later than a day from now never happened
 
 Kind = Literal["submitted", "started", "ended"]
 KINDS: tuple[Kind, ...] = ("submitted", "started", "ended")
@@ -29,24 +28,22 @@ def read_event(
 ) -> tuple[Kind, dict[str, Any]]:
     """Return the kind of event and the job as far as it is told, with its key; raises JobFieldError.
 
-    Times are microseconds since 1970; where it is said when now is, none may lie more than a day ahead. Of an ended job, `label`
-    and `runtime_s` follow from its state and times as they do in the log: null where it never started.
+    Times are microseconds since 1970; where `now_us` is given, none may lie more than AHEAD_US ahead. Of an ended job, `label` and
+    `runtime_s` follow from its state and times as they do in the log: null where it never started.
     """
     if not isinstance(told, Mapping):
         raise JobFieldError("event", f"expected an object of fields, found {type(told).__name__}")
     kind = told.get("event")
     if kind not in KINDS:
         raise JobFieldError("event", f"expected one of {', '.join(KINDS)}, found {str(kind)[:40]!r}")
-    job = read_job({name: value for name, value in told.items() if name not in _OWN_FIELDS}, time_limit)
+    job = read_job({name: value for name, value in told.items() if name not in _OWN_FIELDS}, time_limit, now_us)
     if job["job_id"] is None:
         raise JobFieldError("job_id", "is required")
     job["cluster"] = cluster
     job["job_key"] = job_key(cluster, job)
     for name in ("start_time", "end_time"):
         job[name] = _time(told, name, job["submit_time"])
-    for name in ("submit_time", "start_time", "end_time"):
-        if now_us is not None and job[name] is not None and job[name] > now_us + AHEAD_US:
-            raise JobFieldError(name, f"{str(told[name])[:60]!r} is more than a day ahead of this machine's clock")
+        refuse_future(name, job[name], now_us)
     return kind, _READERS[kind](told, job)
 
 

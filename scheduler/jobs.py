@@ -18,6 +18,7 @@ LARGEST_NUMBER = 1e15  # beyond any count, MiB or seconds of a real request; kee
 SMALLEST_NUMBER = 1e-6  # above 0: below any share of a GPU; keeps ratios of two numbers finite in float32
 LARGEST_WHOLE = 2**31 - 1  # of the lake's whole numbers
 LATEST_S = 4102444800.0  # 2100-01-01: what lies beyond is milliseconds taken for seconds
+AHEAD_US = 300_000_000  # what another clock may be ahead of ours: what lies later has not happened, and ages everybody's history
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_TOLD = ("cluster", "job_key", "source")  # the service's own business
@@ -50,10 +51,11 @@ def parse(text: str | bytes) -> Any:
     return _DECODER.decode(text)
 
 
-def read_job(told: Mapping[str, Any], time_limit: str = "hard") -> dict[str, Any]:
+def read_job(told: Mapping[str, Any], time_limit: str = "hard", now_us: int | None = None) -> dict[str, Any]:
     """Return the job with every column known at submission, None where unknown, `submit_time` in microseconds since 1970.
 
-    `time_limit` is what the cluster's limits mean (hard, advisory, absent): of a job that does not say so itself.
+    `time_limit` is what the cluster's limits mean (hard, advisory, absent): of a job that does not say so itself. Where `now_us` is
+    given, the submission may lie at most AHEAD_US after it.
     """
     if not isinstance(told, Mapping):
         raise JobFieldError("job", f"expected an object of fields, found {type(told).__name__}")
@@ -72,6 +74,7 @@ def read_job(told: Mapping[str, Any], time_limit: str = "hard") -> dict[str, Any
             job[name] = _text(name, value)
     if job["submit_time"] is None:
         raise JobFieldError("submit_time", "is required: ISO 8601 with an offset, or seconds since 1970")
+    refuse_future("submit_time", job["submit_time"], now_us)
     if time_limit == "absent":
         job["time_limit_s"] = None
     kind = job["time_limit_kind"]
@@ -99,6 +102,15 @@ def read_time_us(name: str, value: Any) -> int:
     if not 0 <= value < LATEST_S:  # also refuses NaN
         raise JobFieldError(name, f"{value!r} is outside 1970 to 2100; is it in seconds?")
     return round(value * 1_000_000)
+
+
+def refuse_future(name: str, moment_us: int | None, now_us: int | None) -> None:
+    """Raise JobFieldError where a time lies further ahead of now than clocks differ."""
+    if moment_us is not None and now_us is not None and moment_us > now_us + AHEAD_US:
+        ahead_s = (moment_us - now_us) // 1_000_000
+        raise JobFieldError(
+            name, f"is {ahead_s} s ahead of this machine's clock, at most {AHEAD_US // 1_000_000} s are taken; check both clocks"
+        )
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -7,6 +7,7 @@ process died or the disk was full in the middle of it, cut off at the end of the
 dropped when the journal is opened.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -24,19 +25,26 @@ _READ_AT_ONCE = 1 << 26  # bytes
 
 
 class Journal:
-    """An open journal; one process writes it. Raises JournalError where another has it open or the disk refuses."""
+    """An open journal; one process writes it. Raises JournalError where another has it open or the disk refuses.
+
+    Safe for several threads: a write whose caller has gone away goes on in its thread, and the next one waits for it. After a refusal
+    it works again as soon as the disk does. `damaged_lines` and `cut_off_bytes` say what was lost when it was opened.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or make the journal and drop a cut-off end."""
         self.path = path
-        self._unflushed = False
+        self._writing = threading.Lock()
         self._swapping = threading.Lock()  # for the moment in which another file takes the open one's place
+        self._unflushed = False
+        self._has_tail = False  # whether something unfinished may stand behind the last whole line
+        self._lost_a_flush = False  # a page that the disk refused counts as clean afterwards: only a new file is sure
         try:
             self._lock = _lock(path)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
-            self._size = os.fstat(self._file).st_size
+            size = self._size = os.fstat(self._file).st_size
             events, self.damaged_lines, self._size = _read(self._content())
-            self.count = len(events)
+            self.count, self.cut_off_bytes = len(events), size - self._size
             self._cut_back()
             _flush_folder(path.parent)
         except OSError as error:
@@ -50,62 +58,77 @@ class Journal:
 
     def read(self) -> list[Event]:
         """Return all events, oldest first; also where somebody has removed the file meanwhile."""
+        with self._writing:
+            return self._events()
+
+    def append(self, events: Sequence[Event], is_flushed: bool = True) -> None:
+        """Write the events, and flush them together; after a JournalError none of them is in the journal."""
+        data = b"".join(map(_line, events))
+        with self._writing:
+            try:
+                if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
+                    self._replace(self._content())
+                if self._has_tail:
+                    self._cut_back()
+                self._has_tail = True
+                _write(self._file, data, self._size)
+                if is_flushed:
+                    self._flush_now()
+            except OSError as error:
+                with contextlib.suppress(OSError):  # else before the next events
+                    self._cut_back()
+                raise JournalError(
+                    f"{self.path}: events could not be kept ({error.strerror}). Make room, or move the journal."
+                ) from error
+            self._has_tail = False
+            self._unflushed |= not is_flushed
+            self._size += len(data)
+            self.count += len(events)
+
+    def flush(self) -> None:
+        """Flush what was appended without it; another thread may append meanwhile. What a disk refused is written anew."""
+        if not self._unflushed and not self._lost_a_flush:
+            return
+        try:
+            if self._lost_a_flush:
+                with self._writing:
+                    self._unflushed = False
+                    self._replace(self._content())
+            else:
+                with self._swapping:
+                    self._unflushed = False
+                    self._flush_now()
+        except OSError as error:
+            self._unflushed = True
+            raise JournalError(
+                f"{self.path}: what was written may not be on disk ({error.strerror}). Look after the disk, or move the journal."
+            ) from error
+
+    def keep(self, is_wanted: Callable[[Event], bool]) -> int:
+        """Drop the events that are not wanted any more, in one step; return how many were dropped."""
+        with self._writing:
+            events = self._events()
+            wanted = [event for event in events if is_wanted(event)]
+            if len(wanted) == len(events):
+                return 0
+            try:
+                self._replace(b"".join(map(_line, wanted)))
+            except OSError as error:
+                raise JournalError(f"{self.path}: could not be shortened ({error.strerror}). It is kept as it was.") from error
+            self.count = len(wanted)
+            return len(events) - len(wanted)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Close the files; where a disk still holds up a write they stay open: another file could get their numbers."""
+        if self._writing.acquire(timeout=timeout_s):
+            os.close(self._file)
+            os.close(self._lock)
+
+    def _events(self) -> list[Event]:
         try:
             return _read(self._content())[0]
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
-
-    def append(self, events: Sequence[Event], is_flushed: bool = True) -> None:
-        """Write the events, and flush them together; after a JournalError none of them is kept."""
-        data = b"".join(map(_line, events))
-        try:
-            if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
-                self._replace(self._content())
-            written = 0
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-            if is_flushed:
-                os.fdatasync(self._file)
-        except OSError as error:
-            self._cut_back()
-            raise JournalError(
-                f"{self.path}: {len(events)} events could not be kept ({error.strerror}). Make room, or move the journal."
-            ) from error
-        self._unflushed |= not is_flushed
-        self._size += len(data)
-        self.count += len(events)
-
-    def flush(self) -> None:
-        """Flush what was appended without it; another thread may append meanwhile."""
-        if not self._unflushed:
-            return
-        with self._swapping:
-            file, self._unflushed = os.dup(self._file), False
-        try:
-            os.fdatasync(file)
-        except OSError as error:
-            raise JournalError(
-                f"{self.path}: what was written may not be on disk ({error.strerror}). Look after the disk, or move the journal."
-            ) from error
-        finally:
-            os.close(file)
-
-    def keep(self, is_wanted: Callable[[Event], bool]) -> int:
-        """Drop the events that are not wanted any more, in one step; return how many were dropped."""
-        events = self.read()
-        wanted = [event for event in events if is_wanted(event)]
-        if len(wanted) == len(events):
-            return 0
-        try:
-            self._replace(b"".join(map(_line, wanted)))
-        except OSError as error:
-            raise JournalError(f"{self.path}: could not be shortened ({error.strerror}). It is kept as it was.") from error
-        self.count = len(wanted)
-        return len(events) - len(wanted)
-
-    def close(self) -> None:
-        os.close(self._file)
-        os.close(self._lock)
 
     def _content(self) -> bytes:
         """Return what the open file holds, whatever has become of its name."""
@@ -119,23 +142,35 @@ class Journal:
         beside = self.path.with_name(f".{self.path.name}.writing")
         file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
         try:
-            written = 0
-            while written < len(data):
-                written += os.write(file, data[written:])
+            _write(file, data, 0)
             os.fsync(file)
             beside.replace(self.path)
         except OSError:
             os.close(file)
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.unlink()
             raise
         with self._swapping:
             os.close(self._file)
-            self._file, self._size = file, len(data)
+            self._file, self._size, self._has_tail, self._lost_a_flush = file, len(data), False, False
         _flush_folder(self.path.parent)
+
+    def _flush_now(self) -> None:
+        try:
+            os.fdatasync(self._file)
+        except OSError:
+            self._lost_a_flush = True
+            raise
 
     def _cut_back(self) -> None:
         os.ftruncate(self._file, self._size)
-        os.lseek(self._file, self._size, os.SEEK_SET)
+        self._has_tail = False
+
+
+def _write(file: int, data: bytes, offset: int) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(file, data[written:], offset + written)
 
 
 def _line(event: Event) -> bytes:
@@ -144,16 +179,26 @@ def _line(event: Event) -> bytes:
 
 
 def _read(data: bytes) -> tuple[list[Event], int, int]:
-    """Return the events, how many whole lines are damaged, and the size up to the last whole line."""
+    """Return the events, how many whole lines hold none, and the size up to the last whole line."""
     end = data.rfind(b"\n") + 1
     events, damaged = [], 0
-    for line in data[:end].splitlines():
+    for line in data[:end].split(b"\n")[:-1]:
         crc, _, text = line.partition(b" ")
-        if crc == b"%08x" % zlib.crc32(text):
-            events.append(json.loads(text))
-        else:
+        event = _parsed(text) if crc == b"%08x" % zlib.crc32(text) else None
+        if event is None:
             damaged += 1
+        else:
+            events.append(event)
     return events, damaged, end
+
+
+def _parsed(text: bytes) -> Event | None:
+    """Return the event that a line with a right checksum holds, None where another program wrote something else."""
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def _lock(path: Path) -> int:

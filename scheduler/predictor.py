@@ -162,6 +162,10 @@ class Predictor:
             and job_key(self.manifest.cluster, job) not in self._margin
         )
 
+    def advance(self, submit_us: int, at_most: int) -> bool:
+        """Count events before a submission, so many at most; returns whether `ask` has none left to count."""
+        return self._state.advance(submit_us, at_most)
+
     def remember(self, p90: P90Told) -> None:
         """Remember what `ask` told a job; what it was told first counts."""
         if self._margin is not None:

@@ -1,4 +1,4 @@
-"""Start the service: a Unix socket, or a port of this machine; another address only with a token.
+"""Start the service: a Unix socket, or a port of this machine; another address only with TLS and a token.
 
 runcast serve --bundle var/bundles/venus --socket /run/runcast/venus.sock
 """
@@ -8,45 +8,75 @@ import asyncio
 import contextlib
 import logging
 import os
+import pwd
+import resource
 import signal
-import socket
+import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from runcast.data.errors import RuncastError
 from runcast.data.pseudonyms import read_key
 from runcast.outcome import report
 from runcast.scheduler.bundle import MANIFEST
+from runcast.scheduler.connection import MOST_CONNECTIONS, Connection, Connections
 from runcast.scheduler.errors import ServeError
 from runcast.scheduler.journal import Journal
+from runcast.scheduler.listening import Acceptor, Port, Replaced, UnixSocket
 from runcast.scheduler.options import Parser, seconds, whole
+from runcast.scheduler.rights import MAY_REPORT_BY_NATURE, Rights
 from runcast.scheduler.served import DAYS_KEPT, ServedLog
 from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-MOST_CONNECTIONS = 512  # a scheduler needs a handful; beyond it, requests are answered 503 instead of piling up
-SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; idle ones are closed sooner, by uvicorn
 SHORTEST_TOKEN = 16  # characters
-SERVED = "served"  # the folder, beside the journal, of what was told to jobs
+SERVED = "served"  # the folder, beside the journal, of forecasts given to identified jobs
 MOST_DAYS, MOST_SECONDS = 3650, 60.0
 SWITCH_EVERY_S = 0.0005  # a bundle being loaded in its thread gives way to a request this soon
+WATCH_EVERY_S = 1.0  # over the socket's file
+GRACE_S = 10.0  # for requests that are being answered when the process is to stop
+OWN_DESCRIPTORS = 64
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen: a Unix socket with its mode, or a port of a host."""
+
+    socket: Path | None = None
+    socket_mode: int = 0o660
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may do what, as on the command line."""
+
+    token_file: Path | None = None
+    report_token_file: Path | None = None
+    reporters: Sequence[str] = ()
+    own_only: bool = False
+    askers: Sequence[str] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    address = Address(options.socket, options.socket_mode, options.host, options.port or 0, options.tls_cert, options.tls_key)
+    access = Access(options.token_file, options.report_token_file, options.reporter, options.own_only, options.asker)
     try:
         serve(
-            options.bundle, socket_path=options.socket, socket_mode=options.socket_mode, port=options.port,
-            host=options.host, token_file=options.token_file, journal=options.journal, flush_every_s=options.flush_every,
-            served_days=options.served_days,
-            pseudonym_key=options.pseudonym_key,
+            options.bundle, address, access, journal=options.journal, flush_every_s=options.flush_every,
+            served_days=options.served_days, pseudonym_key=options.pseudonym_key,
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
@@ -70,8 +100,22 @@ def parser() -> argparse.ArgumentParser:
         metavar="MODE",
         help="permissions of the socket (default: 660)",
     )
-    found.add_argument("--host", default="127.0.0.1", help="with --port: another address than loopback needs --token-file")
-    found.add_argument("--token-file", type=Path, help="requests must carry the token in this file")
+    found.add_argument(
+        "--host", default="127.0.0.1", help="with --port: another address than loopback needs TLS and --token-file"
+    )
+    found.add_argument("--tls-cert", type=Path, help="with --port: certificate chain (PEM) to answer with")
+    found.add_argument("--tls-key", type=Path, help="its key (PEM)")
+    found.add_argument("--token-file", type=Path, help="requests must carry the token in this file, or the report token")
+    found.add_argument("--report-token-file", type=Path, help="who carries the token in this file may report events")
+    found.add_argument(
+        "--reporter", action="append", default=[], metavar="ACCOUNT",
+        help="with --socket: may report events, beside root and the account of the service; name or uid, more than once",
+    )  # fmt: skip
+    found.add_argument("--own-only", action="store_true", help="with --socket: others ask about their own jobs only")
+    found.add_argument(
+        "--asker", action="append", default=[], metavar="ACCOUNT",
+        help="with --own-only: may ask about anybody's jobs, as slurmctld must; name or uid, more than once",
+    )  # fmt: skip
     found.add_argument("--journal", type=Path, help="where events are kept (default: events.journal beside the bundles)")
     found.add_argument(
         "--flush-every", type=seconds(0, MOST_SECONDS), default=FLUSH_EVERY_S, metavar="S",
@@ -87,37 +131,66 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(
     bundles: Path,
+    address: Address,
+    access: Access = Access(),
     *,
-    socket_path: Path | None = None,
-    socket_mode: int = 0o660,
-    port: int | None = None,
-    host: str = "127.0.0.1",
-    token_file: Path | None = None,
     journal: Path | None = None,
     flush_every_s: float = FLUSH_EVERY_S,
     served_days: int = DAYS_KEPT,
     pseudonym_key: Path | None = None,
 ) -> None:
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
-    if socket_path is None and host not in LOOPBACK and token_file is None:
-        raise ServeError(f"--host {host} is not this machine's loopback: give --token-file, or use --socket")
+    tls = _checked(address, access)
     if not bundles.is_dir():
         raise ServeError(
             f"--bundle {bundles}: no such folder. Name the cluster's bundles; before its first night, make the folder."
         )
-    token = None if token_file is None else read_token(token_file)
+    rights = _rights(access)
     if pseudonym_key is not None:
         read_key(pseudonym_key)  # said now, not at the first bundle
     sys.setswitchinterval(SWITCH_EVERY_S)
+    hosts = frozenset(LOOPBACK) if address.socket is None and address.host in LOOPBACK else None
     events = Journal(_journal_path(bundles, journal))
-    listening = _listen_unix(socket_path, socket_mode) if socket_path is not None else _listen(host, port or 0)
     try:
-        with listening as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        where = Port(address.host, address.port) if address.socket is None else UnixSocket(address.socket, address.socket_mode)
+        with contextlib.closing(where), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             served = ServedLog(events.path.parent / SERVED, served_days)
-            service = Service(bundles, events, served, token=token, pseudonym_key=pseudonym_key, flush_every_s=flush_every_s)
-            runner.run(_run(service, opened))
+            service = Service(
+                bundles, events, served, rights=rights, hosts=hosts, pseudonym_key=pseudonym_key, flush_every_s=flush_every_s
+            )
+            runner.run(_run(service, where, tls))
     finally:
         events.close()
+
+
+def _checked(address: Address, access: Access) -> ssl.SSLContext | None:
+    """Return the TLS to speak; raises ServeError where names or tokens would be open to others."""
+    tls = _tls(address.tls_cert, address.tls_key)
+    if address.socket is not None:
+        if tls is not None:
+            raise ServeError("--tls-cert is of a --port; a Unix socket does not leave this machine")
+        return None
+    if access.own_only or access.reporters or access.askers:
+        raise ServeError("--own-only, --reporter and --asker need --socket: over a port nobody can tell who asks")
+    if address.host not in LOOPBACK:
+        if access.token_file is None:
+            raise ServeError(f"--host {address.host} is not this machine's loopback: give --token-file, or use --socket")
+        if tls is None:
+            raise ServeError(
+                f"--host {address.host} is not this machine's loopback: names and tokens would cross the network in clear. Give "
+                "--tls-cert and --tls-key, or use --socket."
+            )
+    return tls
+
+
+def _rights(access: Access) -> Rights:
+    ask, report = (None if path is None else read_token(path) for path in (access.token_file, access.report_token_file))
+    if ask is not None and ask == report:
+        raise ServeError("--token-file and --report-token-file hold the same token: who may ask could report")
+    if access.askers and not access.own_only:
+        raise ServeError("--asker goes with --own-only; without it everybody who can open the socket may ask")
+    reporters = MAY_REPORT_BY_NATURE | {_uid(account) for account in access.reporters}
+    return Rights(ask, report, reporters, access.own_only, frozenset(_uid(account) for account in access.askers))
 
 
 def _journal_path(bundles: Path, journal: Path | None) -> Path:
@@ -144,95 +217,82 @@ def read_token(path: Path) -> str:
     return token
 
 
-async def _run(service: Service, listening: socket.socket) -> None:
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """Return the TLS of the operator's certificate, None without one."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ServeError("--tls-cert and --tls-key go together")
+    try:
+        if key.stat().st_mode & 0o007:
+            raise ServeError(f"{key}: everybody may read or write it; chmod o= {key}")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key, password="")  # an encrypted key fails here, and does not wait at a terminal
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ServeError(f"{certificate}, {key}: are no certificate and its key ({error})") from error
+    return context
+
+
+def _uid(account: str) -> int:
+    """Return the uid of an account's name or number."""
+    try:
+        return int(account) if account.isascii() and account.isdigit() else pwd.getpwnam(account).pw_uid
+    except (KeyError, ValueError):
+        raise ServeError(f"{account}: no such account on this machine; give its uid") from None
+
+
+async def _run(service: Service, where: UnixSocket | Port, tls: ssl.SSLContext | None) -> None:
+    """Serve until SIGTERM or SIGINT; raises ServeError where the socket's place was taken."""
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
     config = uvicorn.Config(
-        service, http=Bounded, ws="none", lifespan="on", access_log=False, log_config=None,
-        server_header=False, date_header=False, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=10,
+        service, http=Connection, ws="none", lifespan="off", access_log=False, log_config=None, server_header=False, date_header=False
     )  # fmt: skip
-    for stop in (
-        signal.SIGTERM,
-        signal.SIGINT,
-    ):  # uvicorn stops at them, then raises them again: there is still a socket to remove
-        signal.signal(stop, lambda number, frame: None)
-    await uvicorn.Server(config).serve(sockets=[listening])
-
-
-class Bounded(HttpToolsProtocol):
-    """A connection that is closed where nothing whole comes of it in time: half a request, or an answer nobody reads.
-
-    Without it, connections that say nothing would fill MOST_CONNECTIONS, and all others were refused for good.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._latest_s = self.loop.time()
-        self._watch = self.loop.call_later(SLOWEST_S, self._look_at_time)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        self._latest_s = self.loop.time()
-        super().on_response_complete()
-
-    def _look_at_time(self) -> None:
-        left_s = self._latest_s + SLOWEST_S - self.loop.time()
-        if left_s > 0:
-            self._watch = self.loop.call_later(left_s, self._look_at_time)
-        else:
-            self.transport.abort()
-
-
-@contextlib.contextmanager
-def _listen_unix(path: Path, mode: int) -> Iterator[socket.socket]:
-    """Listen on a Unix socket that appears with its permissions set; a socket nobody answers on is replaced."""
-    if path.exists() and not path.is_socket():
-        raise ServeError(f"{path}: is there and is no socket; it is left as it is. Name another path.")
-    if path.exists() and _answers(path):
-        raise ServeError(f"{path}: another service answers there; stop it first")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    config.load()
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for each bad request would let anybody fill the log
+    state, connections = ServerState(), Connections(_most_connections())
+    acceptor = Acceptor(where, connections, lambda peer: Connection(config, state, loop, peer, connections), tls)
+    await service.start()
+    acceptor.start()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        listening.bind(str(beside))
-        beside.chmod(mode)
-        listening.listen(1024)
-        beside.replace(path)
-    except OSError as error:
-        listening.close()
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise ServeError(f"{path}: cannot listen there ({error.strerror or error})") from error
-    inode = path.stat().st_ino
-    try:
-        yield listening
+        await _watch(service, where, acceptor, stopping)
     finally:
-        listening.close()
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_ino == inode:
-                path.unlink()
+        acceptor.stop()
+        for connection in list(state.connections):
+            connection.shutdown()
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=GRACE_S)
+        if not await service.stop():
+            logging.shutdown()
+            os._exit(1)  # a thread hangs at the disk, and would keep the process
 
 
-@contextlib.contextmanager
-def _listen(host: str, port: int) -> Iterator[socket.socket]:
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024)
-    except (OSError, OverflowError, UnicodeError) as error:  # the latter two: no port, no host name
-        raise ServeError(f"{host}:{port}: cannot listen there ({getattr(error, 'strerror', None) or error})") from error
-    logging.getLogger("runcast.service").info("listening on %s port %d", *listening.getsockname()[:2])
-    with listening:
-        yield listening
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
+async def _watch(service: Service, where: UnixSocket | Port, acceptor: Acceptor, stopping: asyncio.Event) -> None:
+    """Wait for the end; make the socket again where its file has been removed."""
+    while not stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_EVERY_S):
+                await stopping.wait()
         try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True
+            if where.renewed():
+                acceptor.start()
+                logging.getLogger("runcast.service").warning("the socket's file had been removed; it was made again")
+            service.problems.clear("socket")
+        except Replaced:
+            raise
+        except (ServeError, OSError) as error:
+            service.problems.set("socket", str(error))
+
+
+def _most_connections() -> int:
+    """Return how many connections there may be, so that descriptors are left for journal and bundles."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + OWN_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - OWN_DESCRIPTORS), 8)
 
 
 if __name__ == "__main__":

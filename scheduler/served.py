@@ -88,7 +88,7 @@ class ServedLog:
             except OSError as error:
                 self.lines.add(_REFUSED, len(some))
                 self.problem = f"{self.folder}: {len(some)} served forecasts could not be kept ({error.strerror})"
-        if self._pruned != now.date() and self.folder.is_dir():
+        if self._pruned != now.date() and by_day:
             self._pruned = now.date()
             self._prune(now)
 

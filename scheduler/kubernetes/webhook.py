@@ -202,7 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_api_server():
             return self._send(403, {"error": "a review needs the API server's client certificate"})
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit() and len(length) < 16) or int(length) > LARGEST_REVIEW_BYTES:
+        if not (length.isascii() and length.isdigit()):  # `²` is a digit, and no number
+            return self._send(400, {"error": "expected a Content-Length in digits"})
+        if len(length) > 15 or int(length) > LARGEST_REVIEW_BYTES:
             return self._send(413, {"error": f"expected a Content-Length up to {LARGEST_REVIEW_BYTES}"})
         try:
             with self.server.body(self._body_file, int(length)) as body, self.server.parsing:

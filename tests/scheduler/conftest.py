@@ -1,6 +1,7 @@
 """Models of the made-up cluster, trained by the training stage, and bundles of them."""
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,8 @@ from runcast.features.table import build
 from runcast.scheduler.export import history, pack
 from runcast.training.fitting import fit_at
 from runcast.training.scoring import ModelCard, Scorer, save_scorer
+
+sys.path.insert(0, str(Path(__file__).parent))  # running.py, also for the attacks
 
 CUT = datetime(2026, 3, 31, 22, tzinfo=UTC)  # midnight in Berlin
 CREATED = datetime(2026, 4, 1, 2, tzinfo=UTC)

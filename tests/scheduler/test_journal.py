@@ -76,7 +76,7 @@ def test_full_disk_keeps_what_was_acknowledged_and_goes_on_when_there_is_room(tm
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
-        with pytest.raises(JournalError, match="2 events could not be kept"):
+        with pytest.raises(JournalError, match="events could not be kept"):
             journal.append(EVENTS[:2])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -123,7 +123,7 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
         from runcast.scheduler.journal import Journal
         journal = Journal(Path({str(path)!r}))
         for n in range(10**6):
-            journal.append([{{"n": n}}])
+            journal.append([{{"event": "x", "n": n}}])
             print(n, flush=True)
         """
     )
