@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runcast.features.catalog import CATEGORIES
-from runcast.features.levels import LEVELS, PARTS, US, fold_digits, hash_number, hash_text
+from runcast.features.levels import LEVELS, PARTS, RESOURCE_UNITS, US, fold_digits, hash_number, hash_text
 
 Job = Mapping[str, Any]
 Keys = NDArray[np.uint64]
 
-CACHED = 100_000  # values kept at hand for each part; above it they are forgotten and begun anew
+CACHED = 20_000  # values kept at hand for each part; above it they are forgotten and begun anew
+LONGEST_CACHED = 256  # characters: longer texts are worked out each time, or a few thousand of them would fill the memory
 KEPT = 10_000  # jobs whose keys are kept at hand
 _QUARTER_US = 900 * US
 _NAN = math.nan
@@ -54,9 +55,12 @@ class Hashes(dict[Any, int]):
         self._hash_of = hash_of
 
     def __missing__(self, value: Any) -> int:
+        found = self._hash_of(value) if value or value == 0 else 0
+        if isinstance(value, str) and len(value) > LONGEST_CACHED:
+            return found
         if len(self) >= CACHED:
             self.clear()
-        found = self[value] = self._hash_of(value) if value or value == 0 else 0
+        self[value] = found
         return found
 
 
@@ -102,9 +106,12 @@ class JobReader:
         read = get("user"), get("job_name"), get("work_dir"), get("group"), get("queue"), get("array_id"), request
         known = self._asked.get(read)
         if known is None:
+            known = self._read_keys(*read)
+            if sum(len(text) for text in read[:-1] if text) > 2 * LONGEST_CACHED:
+                return Asked(known.keys + self._of_hour(job["submit_time"]), known.dead, known.live)
             if len(self._asked) >= KEPT:
                 self._asked.clear()
-            known = self._asked[read] = self._read_keys(*read)
+            self._asked[read] = known
         return Asked(known.keys + self._of_hour(job["submit_time"]), known.dead, known.live)
 
     def _read_keys(
@@ -161,6 +168,8 @@ class JobReader:
         return self._folded(text) if name in _FOLDED else text
 
     def _folded(self, text: str) -> str:
+        if len(text) > LONGEST_CACHED:
+            return fold_digits(text)
         shape = self._shape.get(text)
         if shape is None:
             if len(self._shape) >= CACHED:
@@ -201,3 +210,17 @@ class JobReader:
             date = datetime.fromtimestamp(day * 86_400, UTC)
             found = self._days[day] = (float(date.weekday()), float(date.day), float(date.month))
         return found
+
+
+def units(count: float) -> int:
+    """Return GPUs or CPUs in whole 1/RESOURCE_UNITS, 0 where unknown."""
+    return 0 if count != count else round(count * RESOURCE_UNITS)
+
+
+def per_node(request: Request) -> tuple[float, float]:
+    return over(request.gpu_count, request.node_count), over(request.cpu_count, request.node_count)
+
+
+def over(count: float, by: float) -> float:
+    """Return count / by, NaN where `by` is not above 0."""
+    return count / by if by > 0 else _NAN

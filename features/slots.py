@@ -112,11 +112,12 @@ class SlotStore:
     def _begin(self, slots: SlotArrays, keys: Keys, places: NDArray[np.int32]) -> None:
         self.ready, self.times, self.sums, self.counts = slots.ready, slots.times, slots.sums, slots.counts
         self.used = len(slots.ready)
+        self._free: list[int] = []  # slots of keys that were forgotten
         self._new: dict[int, int] = {}
         self._set_index(keys, places)
 
     def __len__(self) -> int:
-        return self.used - FIXED
+        return self.used - FIXED - len(self._free)
 
     def slot_arrays(self) -> SlotArrays:
         """Return the slots without slack."""
@@ -142,12 +143,10 @@ class SlotStore:
         """Return the slot of each key, a new one where it has none."""
         slots = self.find(keys)
         for place in np.flatnonzero(slots == ABSENT).tolist():
-            if self.used == len(self.ready):
-                self._allocate(self.used + self.used // 4 + 1024)
-            slots[place] = self._new[int(keys[place])] = self.used
-            self.ready[self.used], self.times[self.used] = self.ready[ABSENT], np.nan
-            self.sums[self.used], self.counts[self.used] = 0, 0
-            self.used += 1
+            slot = self._free.pop() if self._free else self._another()
+            slots[place] = self._new[int(keys[place])] = slot
+            self.ready[slot], self.times[slot] = self.ready[ABSENT], np.nan
+            self.sums[slot], self.counts[slot] = 0, 0
         if len(self._new) > 65_536 + len(self._keys) // 2:
             self._merge_index()
         return slots
@@ -243,6 +242,27 @@ class SlotStore:
         self.sums[slots, LOGS], self.sums[slots, SQUARES] = sums, squares
         times[slots, END] = np.fmax(times[slots, END], run.end_us)
         times[slots, FRESH_SUBMIT] = np.where(fresh, run.submit_us, times[slots, FRESH_SUBMIT])
+
+    def forget_oldest(self, count: int, in_use: Places) -> None:
+        """Forget the `count` keys whose latest submission and end are longest ago, but for slots in use; others take their slots."""
+        touched = np.fmax(self.times[: self.used, END], self.times[: self.used, SUBMIT_1])
+        touched[np.isnan(touched)] = -np.inf
+        for spared in (slice(0, FIXED), in_use, self._free):
+            touched[spared] = np.inf
+        oldest = np.argpartition(touched, min(count, self.used - 1))[:count]
+        oldest = oldest[touched[oldest] < np.inf]
+        self._merge_index()
+        is_forgotten = np.zeros(self.used, np.bool_)
+        is_forgotten[oldest] = True
+        stays = ~is_forgotten[self._slots[:-1]]
+        self._set_index(self._keys[:-1][stays], self._slots[:-1][stays])
+        self._free += oldest.tolist()
+
+    def _another(self) -> int:
+        if self.used == len(self.ready):
+            self._allocate(self.used + self.used // 4 + 1024)
+        self.used += 1
+        return self.used - 1
 
     def _allocate(self, capacity: int) -> None:
         """Make room, with slack, so that growing by one is cheap on average."""

@@ -35,7 +35,7 @@ from runcast.features.levels import (
     hash_text,
     outcome_code,
 )
-from runcast.features.one_job import Job, JobReader, Request
+from runcast.features.one_job import Job, JobReader, Request, over, per_node, units
 from runcast.features.open_jobs import Known, OpenJob, Runaways
 from runcast.features.runaways import LONGEST_US, runs_at_most_us
 from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES, EndedRun, Places, SlotStore
@@ -44,6 +44,8 @@ from runcast.features.working_row import AGES_AT, BURST_AT, MEAN_AT, NO_LEVEL, N
 
 FORMAT = 1
 REMEMBERED = 65_536  # ends that a second telling is recognised among: about a day of a busy cluster
+#: What events may add before the oldest go: keys (some 300 bytes each), open jobs, events that no submission has counted so far.
+MOST_NEW_KEYS, MOST_OPEN, MOST_PENDING = 500_000, 200_000, 100_000
 
 _NAN = math.nan
 _SUBMITTED, _STARTED, _ENDED = 0, 1, 2
@@ -80,6 +82,7 @@ class State:
         self.clock, self.time_zone = clock, time_zone
         self._known = Known.nothing() if known is None else known
         self._store = self._known.store
+        self._most_keys = len(self._store) + MOST_NEW_KEYS
         self._reader = JobReader(clock, time_zone)
         self._pending: list[tuple[Any, ...]] = []
         self._runaways = Runaways(self._known.open)
@@ -187,10 +190,12 @@ class State:
         self._told += 1
         told = _Told(
             job["job_key"], job["submit_time"], start_us, asked.keys[asked.live],
-            _units(request.gpu_count), _units(request.cpu_count), *_per_node(request), request.time_limit_s,
+            units(request.gpu_count), units(request.cpu_count), *per_node(request), request.time_limit_s,
             runs_at_most_us(request.time_limit_s, job.get("time_limit_kind")),
         )  # fmt: skip
         heapq.heappush(self._pending, (time_us, kind, runtime_s, outcome, self._told, told))
+        if len(self._pending) > MOST_PENDING:
+            self.advance(self._pending[0][0] + 1, at_most=2)
 
     def _count(self, time_us: int, kind: int, runtime_s: float, outcome: int, _: int, told: _Told) -> None:
         if kind == _SUBMITTED:
@@ -203,7 +208,9 @@ class State:
     def _submit(self, told: _Told) -> None:
         if told.job_key in self._known.open or hash_text("job_key", told.job_key) in self._known.ended:
             return
-        slots = self._store.claim(told.keys)
+        if len(self._known.open) >= MOST_OPEN:
+            self._let_go(self._known.open.pop(next(iter(self._known.open))))  # the first submitted: its end never came
+        slots = self._claim(told)
         self._store.submit(slots, told.submit_us)
         job = self._known.open[told.job_key] = OpenJob(slots, None, told.gpu_units, told.cpu_units)
         self._hold(job, 1)
@@ -229,12 +236,12 @@ class State:
         if job is None:
             if mark in self._known.ended:
                 return
-            slots = self._store.claim(told.keys)
+            slots = self._claim(told)
         else:
             slots = job.slots
             self._let_go(job)
         if runtime_s > 0:
-            share = np.float32(_over(runtime_s, told.limit_s))
+            share = np.float32(over(runtime_s, told.limit_s))
             self._store.end(slots, EndedRun(told.submit_us, time_us, np.float32(runtime_s), outcome, share))
         self._known.ended[mark] = None
         if len(self._known.ended) > REMEMBERED:
@@ -261,6 +268,14 @@ class State:
         else:
             self._store.stop(job.slots, job.start_us)
 
+    def _claim(self, told: _Told) -> Places:
+        """Return the slots of an event's keys; where there are too many keys, the oldest are forgotten first."""
+        if len(self._store) >= self._most_keys:
+            in_use = np.concatenate([np.empty(0, np.intp), *(job.slots for job in self._known.open.values())])
+            self._store.forget_oldest(MOST_NEW_KEYS // 4, in_use)
+            self._most_keys = max(self._most_keys, len(self._store) + MOST_NEW_KEYS // 8)  # where most are of open jobs
+        return self._store.claim(told.keys)
+
     def _mean_elapsed_s(self, now_us: int, running: int, slot: int) -> float:
         wrapped = now_us * running - int(self._store.sums[slot, STARTS])
         return float(((wrapped + 2**63) & MASK) - 2**63) / float(running * US)
@@ -271,11 +286,11 @@ class State:
         gpus, cpus, nodes, limit = request
         memory, kind, priority, task = get("mem_mib"), get("time_limit_kind"), get("priority"), get("array_task")
         memory = _NAN if memory is None else float(memory)
-        gpus_per_node, cpus_per_node = _per_node(request)
+        gpus_per_node, cpus_per_node = per_node(request)
         share = (
-            _over(gpus_per_node, self._known.most_gpus_per_node)
+            over(gpus_per_node, self._known.most_gpus_per_node)
             if gpus > 0
-            else _over(cpus_per_node, self._known.most_cpus_per_node)
+            else over(cpus_per_node, self._known.most_cpus_per_node)
         )
         running_gpus, waiting_gpus, running_cpus, waiting_cpus = self._known.load
         return (
@@ -284,8 +299,8 @@ class State:
             cpus,
             memory,
             nodes,
-            _over(cpus, gpus),
-            _over(memory, cpus),
+            over(cpus, gpus),
+            over(memory, cpus),
             limit,
             _NAN if kind is None else float(kind == "hard"),
             _NAN if priority is None else float(priority),
@@ -384,17 +399,3 @@ class State:
         at = 1 if job.start_us is None else 0
         self._known.load[at] += sign * job.gpu_units
         self._known.load[at + 2] += sign * job.cpu_units
-
-
-def _units(count: float) -> int:
-    """Return GPUs or CPUs in whole 1/RESOURCE_UNITS, 0 where unknown."""
-    return 0 if count != count else round(count * RESOURCE_UNITS)
-
-
-def _per_node(request: Request) -> tuple[float, float]:
-    return _over(request.gpu_count, request.node_count), _over(request.cpu_count, request.node_count)
-
-
-def _over(count: float, by: float) -> float:
-    """Return count / by, NaN where `by` is not above 0."""
-    return count / by if by > 0 else _NAN

@@ -14,24 +14,49 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Any
 
 
+def connected(path: Path, uid: int | None = None, timeout_s: float = 20) -> socket:
+    """Return a connection to a Unix socket, of another account where root says so: the kernel tells the effective one's uid."""
+    connection = socket(AF_UNIX, SOCK_STREAM)
+    connection.settimeout(timeout_s)
+    try:
+        if uid is None:
+            connection.connect(str(path))
+        else:
+            _connect_as(uid, connection, path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_as(uid: int, connection: socket, path: Path) -> None:
+    before = Path.cwd()
+    os.chdir(path.parent)  # which folders lie above is not for that account to see
+    path.parent.chmod(0o711)
+    os.seteuid(uid)
+    try:
+        connection.connect(path.name)
+    finally:
+        os.seteuid(os.getuid())
+        os.chdir(before)
+
+
 class UnixConnection(HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, uid: int | None = None) -> None:
         super().__init__("localhost", timeout=20)
-        self._path = path
+        self._path, self._uid = path, uid
 
     def connect(self) -> None:
-        self.sock = socket(AF_UNIX, SOCK_STREAM)
-        self.sock.settimeout(20)
-        self.sock.connect(str(self._path))
+        self.sock = connected(self._path, self._uid)
 
 
 class Running:
     """A service in a process of its own."""
 
     def __init__(self, folder: Path, *options: str, limit_file_bytes: int | None = None) -> None:
-        self.socket, self.bundles = folder / "s", folder / "bundles"
+        self.folder, self.socket, self.bundles = folder, folder / "s", folder / "bundles"
         where = () if "--port" in options else ("--socket", str(self.socket))
         command = [sys.executable, "-m", "runcast.scheduler.serve", "--bundle", str(self.bundles), *where, *options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
@@ -50,9 +75,9 @@ class Running:
             time.sleep(0.05)
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, uid: int | None = None
     ) -> tuple[int, Any]:
-        connection = UnixConnection(self.socket)
+        connection = UnixConnection(self.socket, uid)
         try:
             with contextlib.suppress(BrokenPipeError):  # refused before all of the body was sent
                 connection.request(method, path, body, headers or {})
@@ -66,8 +91,23 @@ class Running:
     def get(self, path: str) -> tuple[int, Any]:
         return self.request("GET", path)
 
-    def post(self, path: str, content: Any) -> tuple[int, Any]:
-        return self.request("POST", path, json.dumps(content).encode())
+    def post(self, path: str, content: Any, uid: int | None = None) -> tuple[int, Any]:
+        return self.request("POST", path, json.dumps(content).encode(), uid=uid)
+
+    def port(self) -> int:
+        """Return the port that it listens on, once it does."""
+        path = self.folder / "log"
+        deadline = time.monotonic() + 30
+        while " port " not in path.read_text():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError(path.read_text())
+            time.sleep(0.05)
+        return int(path.read_text().rsplit(" port ", 1)[1].split()[0])
+
+    def resident_mib(self) -> float:
+        """Return the memory that the process has in use."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     def kill(self) -> None:
         self.process.kill()
