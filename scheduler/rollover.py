@@ -6,6 +6,7 @@ A bundle that cannot be served leaves the old one in place until that one expire
 import gc
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -30,16 +31,25 @@ BUNDLE = "bundle"  # the part of the problems
 log = logging.getLogger("runcast.service")
 
 
+@dataclass(frozen=True)
+class Required:
+    """What this host asks of a bundle, None for nothing: the key of its pseudonyms, its cluster, who must have signed it."""
+
+    pseudonym_key: Path | None = None
+    cluster: str | None = None
+    signers: Path | None = None
+
+
 class Rollover:
     """The bundle that serves, of `bundles`: a bundle, or a folder with a `current` link."""
 
     def __init__(
-        self, bundles: Path, intake: Intake, problems: Problems, pseudonym_key: Path | None, clock: Callable[[], datetime]
+        self, bundles: Path, intake: Intake, problems: Problems, required: Required, clock: Callable[[], datetime]
     ) -> None:
         self.predictor: Predictor | None = None
         self.loads = Counter("runcast_bundle_loads_total", "Bundles tried, by outcome.")
         self._bundles, self._intake, self._problems = bundles, intake, problems
-        self._pseudonym_key, self._clock = pseudonym_key, clock
+        self._required, self._clock = required, clock
         self._looked_at: tuple[Path, int] | None = None  # the latest that was tried, good or bad, and when it was written
         self._looks_left = 0  # until the latest one, which was refused, is tried again; below 0: it serves
 
@@ -83,7 +93,7 @@ class Rollover:
 
     async def _take_over(self, bundle: Path) -> None:
         async with self._intake.loading() as (events, meanwhile):
-            predictor, lines = await in_thread(_load, bundle, self._clock(), self._pseudonym_key, events)
+            predictor, lines = await in_thread(_load, bundle, self._clock(), self._required, events)
             del events[:]
             while len(meanwhile) > MOST_AT_TAKEOVER:
                 some = meanwhile[:]
@@ -101,9 +111,10 @@ class Rollover:
         await self._intake.forget(predictor.cut_us, predictor.manifest.name)
 
 
-def _load(bundle: Path, now: datetime, pseudonym_key: Path | None, events: list[Event]) -> tuple[Predictor, list[Event]]:
-    predictor = Predictor.load(bundle, now=now, pseudonym_key=pseudonym_key)
-    if pseudonym_key is not None and predictor.manifest.pseudonyms is None:  # clear names would be kept, against the wish
+def _load(bundle: Path, now: datetime, required: Required, events: list[Event]) -> tuple[Predictor, list[Event]]:
+    key = required.pseudonym_key
+    predictor = Predictor.load(bundle, now=now, pseudonym_key=key, cluster=required.cluster, signers=required.signers)
+    if key is not None and predictor.manifest.pseudonyms is None:  # clear names would be kept, against the wish
         raise BundleMismatch(
             f"{bundle}: holds names in clear, but a key for pseudonyms was given. Set `pseudonymise` in the cluster file of "
             f"{predictor.manifest.cluster}, or leave the key out."

@@ -31,6 +31,7 @@ from runcast.scheduler.journal import Journal
 from runcast.scheduler.listening import Acceptor, Port, Replaced, UnixSocket
 from runcast.scheduler.options import Parser, seconds, whole
 from runcast.scheduler.rights import MAY_REPORT_BY_NATURE, Rights
+from runcast.scheduler.rollover import Required
 from runcast.scheduler.served import DAYS_KEPT, ServedLog
 from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         serve(
             options.bundle, address, access, journal=options.journal, flush_every_s=options.flush_every,
-            served_days=options.served_days, pseudonym_key=options.pseudonym_key,
+            served_days=options.served_days, required=Required(options.pseudonym_key, options.cluster, options.signers),
         )  # fmt: skip
     except RuncastError as error:
         sys.stderr.write(f"runcast serve: {error}\n")
@@ -125,6 +126,10 @@ def parser() -> argparse.ArgumentParser:
         "--served-days", type=whole(0, MOST_DAYS), default=DAYS_KEPT, metavar="N",
         help="days of forecasts told to jobs kept in `served`, beside the journal; 0: none (default: %(default)s)",
     )  # fmt: skip
+    found.add_argument("--cluster", help="refuse bundles of any other cluster")
+    found.add_argument(
+        "--signers", type=Path, help="refuse bundles that no key in this file (OpenSSH's allowed signers) has signed"
+    )
     found.add_argument("--pseudonym-key", type=Path, help="key file of a cluster whose names are replaced (`pseudonymise`)")
     return found
 
@@ -137,7 +142,7 @@ def serve(
     journal: Path | None = None,
     flush_every_s: float = FLUSH_EVERY_S,
     served_days: int = DAYS_KEPT,
-    pseudonym_key: Path | None = None,
+    required: Required = Required(),  # noqa: B008 - frozen
 ) -> None:
     """Serve `bundles` until stopped; raises ServeError where it cannot begin, JournalError where another service runs."""
     tls = _checked(address, access)
@@ -146,8 +151,8 @@ def serve(
             f"--bundle {bundles}: no such folder. Name the cluster's bundles; before its first night, make the folder."
         )
     rights = _rights(access)
-    if pseudonym_key is not None:
-        read_key(pseudonym_key)  # said now, not at the first bundle
+    if required.pseudonym_key is not None:
+        read_key(required.pseudonym_key)  # said now, not at the first bundle
     sys.setswitchinterval(SWITCH_EVERY_S)
     hosts = frozenset(LOOPBACK) if address.socket is None and address.host in LOOPBACK else None
     events = Journal(_journal_path(bundles, journal))
@@ -155,9 +160,7 @@ def serve(
         where = Port(address.host, address.port) if address.socket is None else UnixSocket(address.socket, address.socket_mode)
         with contextlib.closing(where), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             served = ServedLog(events.path.parent / SERVED, served_days)
-            service = Service(
-                bundles, events, served, rights=rights, hosts=hosts, pseudonym_key=pseudonym_key, flush_every_s=flush_every_s
-            )
+            service = Service(bundles, events, served, rights=rights, hosts=hosts, required=required, flush_every_s=flush_every_s)
             runner.run(_run(service, where, tls))
     finally:
         events.close()
@@ -184,13 +187,13 @@ def _checked(address: Address, access: Access) -> ssl.SSLContext | None:
 
 
 def _rights(access: Access) -> Rights:
-    ask, report = (None if path is None else read_token(path) for path in (access.token_file, access.report_token_file))
-    if ask is not None and ask == report:
+    ask, tell = (None if path is None else read_token(path) for path in (access.token_file, access.report_token_file))
+    if ask is not None and ask == tell:
         raise ServeError("--token-file and --report-token-file hold the same token: who may ask could report")
     if access.askers and not access.own_only:
         raise ServeError("--asker goes with --own-only; without it everybody who can open the socket may ask")
     reporters = MAY_REPORT_BY_NATURE | {_uid(account) for account in access.reporters}
-    return Rights(ask, report, reporters, access.own_only, frozenset(_uid(account) for account in access.askers))
+    return Rights(ask, tell, reporters, access.own_only, frozenset(_uid(account) for account in access.askers))
 
 
 def _journal_path(bundles: Path, journal: Path | None) -> Path:

@@ -44,7 +44,7 @@ from runcast.scheduler.request import (
     wrong_field,
 )
 from runcast.scheduler.rights import Grant, Peer, Rights, check_own, check_report
-from runcast.scheduler.rollover import Rollover
+from runcast.scheduler.rollover import Required, Rollover
 from runcast.scheduler.served import ServedLog
 from runcast.scheduler.turns import Turns
 
@@ -83,7 +83,7 @@ class Service:
         *,
         rights: Rights = Rights(),  # noqa: B008 - frozen
         hosts: frozenset[str] | None = None,
-        pseudonym_key: Path | None = None,
+        required: Required = Required(),  # noqa: B008 - frozen
         flush_every_s: float = FLUSH_EVERY_S,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         look_every_s: float = LOOK_EVERY_S,
@@ -94,7 +94,7 @@ class Service:
         self._intake = Intake(
             journal, served, self._turns, self.problems, self._current, flush_every_s=flush_every_s, clock=clock
         )
-        self._rollover = Rollover(bundles, self._intake, self.problems, pseudonym_key, clock)
+        self._rollover = Rollover(bundles, self._intake, self.problems, required, clock)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._requests = Counter("runcast_requests_total", "Requests by route and status.")

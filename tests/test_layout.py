@@ -64,6 +64,7 @@ def test_scheduler_host_loads_none_of_the_pipeline(module: str) -> None:
 def test_tests_mirror_the_folders() -> None:
     folders = {p.name for p in (ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("__")}
     assert folders <= {
+        "attack",
         "data",
         "features",
         "training",

@@ -320,7 +320,7 @@ def attack_on_the_sockets_file(world: World) -> None:
         assert service.post("/v1/predict", JOB)[0] == 200
     service.socket.unlink()
     service.socket.write_text("something else")
-    assert service.process.wait(20) == 1
+    assert service.process.wait(20) == 3
     assert service.socket.read_text() == "something else"
 
 

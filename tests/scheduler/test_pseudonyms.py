@@ -20,6 +20,7 @@ from runcast.scheduler.errors import BundleDamaged, BundleError, BundleMismatch,
 from runcast.scheduler.export import history
 from runcast.scheduler.journal import Journal
 from runcast.scheduler.predictor import Predictor
+from runcast.scheduler.rollover import Required
 from runcast.scheduler.serve import main
 from runcast.scheduler.served import ServedLog
 from runcast.scheduler.service import Service
@@ -171,7 +172,7 @@ async def post(service: Service, path: str, value: Any) -> tuple[int, Any]:
 def test_service_keeps_no_clear_name(hidden: Path, tmp_path: Path, key: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither in the journal, nor among the served forecasts, nor in its log; a job told again is the same job."""
     journal = Journal(tmp_path / "events.journal")
-    service = Service(hidden, journal, ServedLog(tmp_path / "served"), pseudonym_key=key, clock=lambda: CUT)
+    service = Service(hidden, journal, ServedLog(tmp_path / "served"), required=Required(key), clock=lambda: CUT)
     secret = JOB | {"user": "wystan", "job_name": "verysecret_17", "job_id": "9", "submit_time": "2026-03-31T21:59:00Z"}
 
     async def talk() -> list[tuple[int, Any]]:
@@ -196,7 +197,7 @@ def test_service_keeps_no_clear_name(hidden: Path, tmp_path: Path, key: Path, ca
 
 def test_service_with_a_key_does_not_serve_a_clear_bundle(clear: Path, tmp_path: Path, key: Path) -> None:
     journal = Journal(tmp_path / "events.journal")
-    service = Service(clear, journal, ServedLog(tmp_path / "served"), pseudonym_key=key, clock=lambda: CUT)
+    service = Service(clear, journal, ServedLog(tmp_path / "served"), required=Required(key), clock=lambda: CUT)
 
     async def talk() -> tuple[int, Any]:
         await service.start()
@@ -213,5 +214,5 @@ def test_service_with_a_key_does_not_serve_a_clear_bundle(clear: Path, tmp_path:
 def test_unsafe_key_ends_the_service_at_once(hidden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unsafe = key_file(tmp_path / "k")
     unsafe.chmod(0o644)
-    assert main(["--bundle", str(hidden), "--socket", str(tmp_path / "s"), "--pseudonym-key", str(unsafe)]) == 1
+    assert main(["--bundle", str(hidden), "--socket", str(tmp_path / "s"), "--pseudonym-key", str(unsafe)]) == 3
     assert "chmod 640" in capsys.readouterr().err
