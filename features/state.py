@@ -185,8 +185,7 @@ class State:
         return True
 
     def _tell(self, time_us: int, kind: int, runtime_s: float, outcome: int, job: Job, start_us: int | None) -> None:
-        request = self._reader.request(job)
-        asked = self._reader.keys(job, request)
+        asked = self._reader.keys(job, request := self._reader.request(job))
         self._told += 1
         told = _Told(
             job["job_key"], job["submit_time"], start_us, asked.keys[asked.live],

@@ -24,7 +24,7 @@ class Turns:
             async with lock, self._slice:
                 if _slice(steps):
                     return
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)  # whoever is not in the line gets a turn before the next slice, of whoever has it
 
 
 def _slice(steps: Iterator[None]) -> bool:

@@ -7,6 +7,7 @@ Bounded in count and time, against a service that is started for them, over its 
 
 import contextlib
 import json
+import pwd
 import resource
 import signal
 import ssl
@@ -182,6 +183,32 @@ def attack_by_reporting_as_another_account(world: World) -> None:
     assert service.post("/v1/predict", {**JOB, "job_id": "7"}, uid=NOBODY)[0] == 200
     assert service.post("/v1/events", events_of(2))[0] == 200
     assert service.get("/healthz")[1]["journal_events"] == before + 3 + 1, "the events, and the forecast on submission"
+
+
+def attack_by_asking_about_others(world: World) -> None:
+    """Where the site wants it, an account asks about another's jobs."""
+    world.bundle()
+    service = world.start("--socket-mode", "666", "--own-only", "--asker", str(NOBODY - 1))
+    own = pwd.getpwuid(NOBODY).pw_name
+    assert service.post("/v1/predict", {**JOB, "user": own}, uid=NOBODY)[0] == 200
+    for job in (JOB, {"submit_time": JOB["submit_time"]}, [{**JOB, "user": own}, JOB]):
+        assert service.post("/v1/predict", job, uid=NOBODY)[0] == 403
+    assert service.post("/v1/predict", JOB, uid=NOBODY - 1)[0] == 200
+
+
+def attack_with_unlike_jobs(world: World) -> None:
+    """Jobs that share nothing, with names as long as they may be: nothing of them is kept."""
+    world.bundle()
+    service = world.start()
+    service.post("/v1/predict", JOB)
+    before_mib = service.resident_mib()
+    for first in range(0, 6000 * world.size, 120):
+        some = [
+            {**JOB, "job_name": f"a{n}".ljust(4096, "x"), "work_dir": f"/{n}".ljust(4096, "y")} for n in range(first, first + 120)
+        ]
+        assert service.post("/v1/predict", some)[0] == 200
+    grown_mib = service.resident_mib() - before_mib
+    assert grown_mib < MOST_MIB, f"{grown_mib:.0f} MiB of memory"
 
 
 def attack_from_a_web_page(world: World) -> None:

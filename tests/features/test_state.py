@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runcast.features import state as state_module
 from runcast.features.catalog import NAMES
 from runcast.features.errors import StateError
+from runcast.features.levels import RUNS_CAP
 from runcast.features.state import State
 
 Row = dict[str, Any]
@@ -279,3 +281,61 @@ def test_a_state_larger_in_memory_than_on_disk_is_refused_before_it_takes_memory
         State.load(path)
     assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
     tracemalloc.stop()
+
+
+def test_keys_beyond_the_bound_push_out_those_used_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each submission under a name of its own adds keys; ann's stay, since she goes on, and so do those of jobs that run."""
+    monkeypatch.setattr(state_module, "MOST_NEW_KEYS", 400)
+    state = fresh()
+    state.update(job("old", 0, 0, 100, user="bob", job_name="old"))
+    state.submitted(job("open", 1, user="eve", job_name="open"))
+    for number in range(2000):
+        at = 200 + number
+        state.update(job(str(number), at, at, at + 0.5, job_name=f"{number * 7919:x}"))
+        assert ask(state, "runs_by_user", at + 1) == min(number + 1, RUNS_CAP)
+        assert len(state) <= 500
+    assert ask(state, "runs_by_user", 3000, user="bob") == 0
+    assert ask(state, "waiting_n_by_user", 3000, user="eve") == 1
+    state.ended(job("open", 1, 3001, 3002, user="eve", job_name="open"))
+    assert ask(state, "waiting_n_by_user", 3003, user="eve") == 0
+
+
+def test_open_jobs_beyond_the_bound_hold_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "MOST_OPEN", 3)
+    state = fresh()
+    for number in range(5):
+        state.submitted(job(str(number), number))
+    assert ask(state, "waiting_n_by_user", 10) == 3
+
+
+def test_events_that_no_submission_has_counted_are_bounded_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "MOST_PENDING", 10)
+    bounded, whole = fresh(), fresh()
+    for number in range(100):
+        bounded.ended(job(str(number), 0, 0, number + 1))
+    monkeypatch.setattr(state_module, "MOST_PENDING", 10_000)
+    for number in range(100):
+        whole.ended(job(str(number), 0, 0, number + 1))
+    assert len(bounded._pending) == 10
+    assert bounded.row(job("asked", 1000))[0].tobytes() == whole.row(job("asked", 1000))[0].tobytes()
+
+
+def test_history_advanced_in_steps_is_that_advanced_at_once() -> None:
+    stepwise, at_once = fresh(), fresh()
+    for state in (stepwise, at_once):
+        for number in range(50):
+            state.update(job(str(number), number, number, 2 * number + 1))
+    steps = 0
+    while not stepwise.advance(60_000_000, 7):
+        steps += 1
+    assert steps > 5
+    assert stepwise.row(job("asked", 60))[0].tobytes() == at_once.row(job("asked", 60))[0].tobytes()
+
+
+def test_long_texts_are_not_kept_at_hand() -> None:
+    state = fresh()
+    for number in range(50):
+        ask(state, "runs_by_user", 1, job_name=f"{number}" + "x" * 4000, work_dir=f"/{number}" + "y" * 4000)
+    reader = state._reader
+    held = [*reader._job_name, *reader._name_shape, *reader._shape, *(text for one in reader._asked for text in one[:6] if text)]
+    assert max((len(text) for text in held if text), default=0) <= 256

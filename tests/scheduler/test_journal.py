@@ -1,10 +1,15 @@
 """What was acknowledged is there after any death; what was not, is not."""
 
+import contextlib
 import os
 import resource
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -191,3 +196,135 @@ def test_flush_that_the_disk_refuses_is_an_error(tmp_path: Path, monkeypatch: py
     with pytest.raises(JournalError, match="may not be on disk \\(Input/output error\\)"):
         journal.flush()
     journal.close()
+
+
+def _line_of(text: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"[" * 100_000, b"3", b"[]", b'"event"', b"{}", b'{"event": ["ended"]}', b'{"event": null}', b"\xff\xfe"],
+    ids=["empty", "cut off", "deep", "number", "list", "text", "no event", "list for a kind", "null for a kind", "no UTF-8"],
+)
+def test_line_with_a_right_checksum_that_holds_no_event_is_left_out_and_counted(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.append(EVENTS[:1])
+    journal.close()
+    with path.open("ab") as file:
+        file.write(_line_of(text))
+    journal = Journal(path)
+    journal.append(EVENTS[1:])
+    assert (journal.damaged_lines, journal.cut_off_bytes, journal.count, journal.read()) == (1, 0, 5, EVENTS)
+    journal.close()
+
+
+def test_what_is_cut_off_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(_line_of(b'{"event":"x"}') + b"0123")
+    journal = Journal(tmp_path / "j")
+    assert (journal.count, journal.cut_off_bytes, journal.damaged_lines) == (1, 4, 0)
+    journal.close()
+
+
+@contextlib.contextmanager
+def read_only(journal: Journal) -> Iterator[None]:
+    """A file system that went read-only: neither written to nor cut, as with EROFS, though the descriptor is another."""
+    writable = os.dup(journal._file)
+    unwritable = os.open(journal.path, os.O_RDONLY)
+    os.dup2(unwritable, journal._file)
+    try:
+        yield
+    finally:
+        os.dup2(writable, journal._file)
+        os.close(writable)
+        os.close(unwritable)
+
+
+def test_read_only_file_system_is_an_error_each_time_and_over_when_it_is_writable_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS[:1])
+    with read_only(journal):
+        for _ in range(3):
+            with pytest.raises(JournalError, match="events could not be kept"):
+                journal.append(EVENTS)
+        assert journal.read() == EVENTS[:1]
+    journal.append(EVENTS[1:])
+    journal.close()
+    assert _reopened(tmp_path / "j") == EVENTS
+
+
+def test_half_a_line_that_could_not_be_cut_back_is_cut_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full in the middle of a long line and then refuses to cut it: a shorter line after it must not leave its end."""
+    journal = Journal(tmp_path / "j")
+    real = os.pwrite
+
+    def half(file: int, data: bytes, offset: int) -> int:
+        real(file, data[: len(data) // 2], offset)
+        raise OSError(28, "No space left on device")
+
+    def refuse(_file: int, _size: int) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", half)
+        broken.setattr(os, "ftruncate", refuse)
+        with pytest.raises(JournalError, match="No space left"):
+            journal.append([{"event": "long", "note": "x" * 1000}])
+    journal.append([{"event": "short"}])
+    journal.close()
+    assert _reopened(tmp_path / "j") == [{"event": "short"}]
+
+
+def test_writer_whose_caller_has_gone_and_the_next_one_do_not_write_over_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that stops writes what waits while a thread still writes what was cancelled."""
+    journal = Journal(tmp_path / "j")
+    real, begun = os.pwrite, threading.Event()
+
+    def slow(file: int, data: bytes, offset: int) -> int:
+        begun.set()
+        time.sleep(0.1)
+        return real(file, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    first = threading.Thread(target=journal.append, args=(EVENTS[:3],))
+    first.start()
+    begun.wait()
+    journal.append(EVENTS[3:])
+    first.join()
+    journal.close()
+    assert _reopened(tmp_path / "j") == EVENTS
+
+
+def test_flush_takes_no_descriptor(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS, is_flushed=False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        journal.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    journal.close()
+
+
+def test_flush_that_was_refused_is_made_good_by_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a refusal the kernel takes the pages for clean: another fdatasync of that file would say all is well."""
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS, is_flushed=False)
+    before = (tmp_path / "j").stat().st_ino
+
+    def refuse(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", refuse)
+        with pytest.raises(JournalError, match="may not be on disk"):
+            journal.flush()
+    journal.flush()
+    assert (tmp_path / "j").stat().st_ino != before
+    journal.append([{"event": "after"}])
+    journal.close()
+    assert _reopened(tmp_path / "j") == [*EVENTS, {"event": "after"}]

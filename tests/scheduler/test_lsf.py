@@ -1,13 +1,17 @@
 """esub.runcast, run as LSF runs it: with the files and variables of LSF's manual, against a service on a real socket."""
 
+import contextlib
 import json
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -180,7 +184,10 @@ def test_the_interpreter_of_the_first_line_starts_it() -> None:
 
 
 class _OverTheNetwork(BaseHTTPRequestHandler):
+    tokens: ClassVar[list[str]] = []
+
     def do_POST(self) -> None:
+        self.tokens.append(self.headers["Authorization"])
         self.rfile.read(int(self.headers["Content-Length"]))
         text = json.dumps(FORECAST).encode()
         self.send_response(200 if self.headers["Authorization"] == "Bearer sesame-sesame-sesame" else 401)
@@ -192,18 +199,60 @@ class _OverTheNetwork(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.parametrize(
-    ("token", "written"), [("sesame-sesame-sesame\n", "LSB_SUB3_RUNTIME_ESTIMATION=401\n"), ("wrong", ""), (None, "")]
-)
-def test_a_service_elsewhere_is_asked_with_the_token(lsf: Lsf, token: str | None, written: str) -> None:
+TOKEN = "sesame-sesame-sesame"
+
+
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize(("token", "written"), [(f"{TOKEN}\n", "LSB_SUB3_RUNTIME_ESTIMATION=401\n"), ("wrong", ""), (None, "")])
+def test_a_service_elsewhere_is_asked_with_the_token(lsf: Lsf, token: str | None, written: str, over_tls: bool) -> None:
     if token is not None:
         (lsf.folder / "token").write_text(token)
-    with HTTPServer(("127.0.0.1", 0), _OverTheNetwork) as server:
+    with elsewhere(lsf.folder, over_tls) as settings:
+        lsf.settings(SOCKET="", HOST="localhost", TOKEN_FILE=str(lsf.folder / "token"), **settings)
+        assert lsf.submit(MANUAL) == written
+
+
+def test_a_service_elsewhere_gets_no_token_but_under_a_trusted_certificate(lsf: Lsf) -> None:
+    (lsf.folder / "token").write_text(TOKEN)
+    with elsewhere(lsf.folder, over_tls=False) as settings:  # another way to write 127.0.0.1: not taken for this machine
+        lsf.settings(SOCKET="", HOST="127.1", TOKEN_FILE=str(lsf.folder / "token"), **settings)
+        assert lsf.submit(MANUAL) == ""
+    assert _OverTheNetwork.tokens == []
+    with elsewhere(lsf.folder, over_tls=True) as settings:
+        another = certificate(lsf.folder, "another")
+        lsf.settings(SOCKET="", HOST="localhost", TOKEN_FILE=str(lsf.folder / "token"), **{**settings, "CA_FILE": another[0]})
+        assert lsf.submit(MANUAL) == ""
+    assert _OverTheNetwork.tokens == []
+
+
+@contextlib.contextmanager
+def elsewhere(folder: Path, over_tls: bool) -> Iterator[dict[str, object]]:
+    """Yield the settings that lead to a service that speaks over the network."""
+    _OverTheNetwork.tokens.clear()
+    with _Quiet(("127.0.0.1", 0), _OverTheNetwork) as server:
+        settings: dict[str, object] = {"PORT": server.server_address[1], "TIMEOUT_S": 5}
+        if over_tls:
+            settings["CA_FILE"], key = certificate(folder, "service")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(str(settings["CA_FILE"]), key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            lsf.settings(SOCKET="", HOST="127.0.0.1", PORT=server.server_address[1], TOKEN_FILE=str(lsf.folder / "token"))
-            assert lsf.submit(MANUAL) == written
+            yield settings
         finally:
             server.shutdown()
             thread.join()
+
+
+class _Quiet(HTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that went away."""
+
+
+def certificate(folder: Path, name: str) -> tuple[str, str]:
+    """Make a certificate of localhost; return its path and its key's."""
+    paths = str(folder / f"{name}.crt"), str(folder / f"{name}.key")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", paths[0], "-keyout", paths[1]]
+    subprocess.run([*words, "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    return paths

@@ -445,6 +445,16 @@ def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(
     ("options", "why"),
     [
         (("--port", "0", "--host", "0.0.0.0"), "give --token-file"),
+        (("--port", "0", "--host", "0.0.0.0", "--token-file", "{folder}/good"), "would cross the network in clear"),
+        (("--port", "0", "--tls-cert", "{folder}/good"), "--tls-cert and --tls-key go together"),
+        (("--port", "0", "--tls-cert", "{folder}/good", "--tls-key", "{folder}/good"), "are no certificate and its key"),
+        (("--tls-cert", "{folder}/good", "--tls-key", "{folder}/good"), "are no certificate and its key"),
+        (("--port", "0", "--token-file", "{folder}/good", "--report-token-file", "{folder}/good"), "who may ask could report"),
+        (("--port", "0", "--own-only"), "over a port nobody can tell who asks"),
+        (("--port", "0", "--reporter", "root"), "over a port nobody can tell who asks"),
+        (("--asker", "root"), "--asker goes with --own-only"),
+        (("--reporter", "no-such-account"), "no such account on this machine"),
+        (("--reporter", "²"), "no such account on this machine"),
         (("--port", "0", "--token-file", "{folder}/short"), "has 5 characters"),
         (("--port", "0", "--token-file", "{folder}/open"), "others may read"),
         (("--port", "0", "--token-file", "{folder}/none"), "cannot be read"),
@@ -460,7 +470,7 @@ def test_unsafe_beginning_is_refused(
     tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running], options: tuple[str, ...], why: str
 ) -> None:
     write()
-    for name, token, mode in (("short", "abcde", 0o600), ("open", "a" * 32, 0o644)):
+    for name, token, mode in (("short", "abcde", 0o600), ("open", "a" * 32, 0o644), ("good", "b" * 32, 0o600)):
         (tmp_path / name).write_text(token)
         (tmp_path / name).chmod(mode)
     service = serve(*(option.format(folder=tmp_path) for option in options))

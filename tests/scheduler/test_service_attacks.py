@@ -17,6 +17,7 @@ from service_attacks import ATTACKS, World
 from runcast.scheduler.bundle import make_current
 
 AS_ROOT = {
+    "attack_by_asking_about_others",
     "attack_with_large_bodies",
     "attack_by_reporting_as_another_account",
     "attack_with_many_connections",
