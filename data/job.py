@@ -28,6 +28,7 @@ from runcast.data.days import latest_complete_day, require_over
 from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, SourceError, TooManyRejects
 from runcast.data.lake import Lake, conform, sort_order
 from runcast.data.log_files import LogFiles, known_files, remember
+from runcast.data.reject_share import RejectShare, job_before
 from runcast.data.schema import JOBS, REJECTS
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import WITHHELD, Batch, Reject
@@ -90,6 +91,7 @@ class _Seen:
     left_out: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
     reject_days: list[str | None] = field(default_factory=list)  # of each, where in the log it stands
+    by_user: RejectShare = field(default_factory=RejectShare)
     files: set[str] = field(default_factory=set)
     first_submit_us: int = _NO_CUT  # of all jobs read
     jobs: pa.Table = field(default_factory=JOBS.empty_table)
@@ -321,6 +323,7 @@ def _read_log(
         seen.notes.update(batch.notes)
         seen.rejects.extend(batch.rejects)
         seen.reject_days.extend(_days_beside(batch, cluster, seen))
+        seen.by_user.add(batch)
         seen.files |= {reject.file for reject in batch.rejects}
         if batch.jobs.num_rows:
             seen.files.add(batch.jobs["source"][0].as_py().rpartition(":")[0])
@@ -385,10 +388,7 @@ def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None
         same_file = seen.rejects[: -len(batch.rejects)][-1:]
         known = seen.reject_days[-1] if same_file and same_file[0].file == batch.rejects[0].file else None
         return [known] * len(batch.rejects)
-    lines = pc.struct_field(pc.extract_regex(batch.jobs["source"], r":(?P<line>\d+)$"), "line").cast(pa.int64()).to_numpy()
-    order = np.argsort(lines, kind="stable")
-    at = np.searchsorted(lines[order], [reject.line for reject in batch.rejects], side="right") - 1
-    jobs = batch.jobs.select(["submit_time", "end_time"]).take(pa.array(order[np.maximum(at, 0)]))
+    jobs = batch.jobs.select(["submit_time", "end_time"]).take(pa.array(job_before(batch)[1]))
     moments = microseconds(pc.coalesce(jobs["end_time"], jobs["submit_time"]))
     return [day_of(int(day)).isoformat() for day in local_days(moments, cluster.zone)]
 
@@ -398,12 +398,16 @@ def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
         raise SourceError(f"{cluster.name}: every file of {', '.join(cluster.source.paths)} is empty. Nothing was written.")
     rejected = len(seen.rejects) + log.rejected
     records = rejected + seen.accepted + log.accepted
-    if seen.rejects and rejected / records > cluster.source.reject_share_at_most:
+    at_most = cluster.source.reject_share_at_most
+    if seen.rejects and rejected / records > at_most:
+        if of_one_user := seen.by_user.of_one_user(rejected, records, at_most):
+            seen.notes["rejects_of_one_user"] = of_one_user
+            return
         reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(r.reason for r in seen.rejects).most_common(3))
         sample = seen.rejects[0]
         raise TooManyRejects(
             f"{cluster.name}: {rejected} of {records} records were refused ({rejected / records:.1%}), "
-            f"{cluster.source.reject_share_at_most:.1%} are allowed: {reasons}. The first is {sample.file}:{sample.line}: "
+            f"{at_most:.1%} are allowed: {reasons}. The first is {sample.file}:{sample.line}: "
             f"{sample.raw[:200]!r}. Nothing was written. Is source.format right ({cluster.source.format})? "
             "Else raise source.reject_share_at_most."
         )

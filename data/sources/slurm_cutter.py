@@ -9,6 +9,8 @@ from runcast.data.sources.slurm_layout import Layout
 
 #: Stand in, inside a field, for a line end that belongs to it, and inside the last one for a delimiter.
 DELIMITER_INSIDE, LINE_END_INSIDE = b"\x1c", b"\x1d"
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT|\d{9}")
+NAME_BYTES = 255  # of a job's name in Slurm's accounting
 ID = re.compile(f"{JOB_ID}|{STEP_ID}", re.ASCII)
 _ID_OR_NAME = re.compile(f"{JOB_ID}|{STEP_ID}|(?i:jobid|jobidraw)$", re.ASCII)
 
@@ -22,6 +24,7 @@ class Cutter:
         self.numbers: list[int] = []
         self.texts: list[bytes] = []
         self.rejects: list[Reject] = []
+        self._broken_up_to = 0  # the line after the last reject
         self.notes: dict[str, int] = {}
 
     def cut_at_lines(self, block: Block) -> None:
@@ -102,16 +105,33 @@ class Cutter:
         width = len(layout.names)
         record = text.removesuffix(layout.delimiter) if layout.ends_with_delimiter else text
         parts = record.split(layout.delimiter, width - 1 if layout.is_free_text_last else -1)
-        if len(parts) != width:
+        if len(parts) != width and not self._is_of_the_same_name(number, text):
             self._reject(number, "wrong_field_count", text, f"expected {width} fields, found {len(parts)}")
+        if len(parts) != width:
+            self._broken_up_to = number + text.count(LINE_END_INSIDE) + 1
             return
         parts[-1] = parts[-1].replace(layout.delimiter, DELIMITER_INSIDE)
         self.clean.append(layout.between.join(parts))
         self.numbers.append(number)
         self.texts.append(text)
 
+    def _is_of_the_same_name(self, number: int, text: bytes) -> bool:
+        """Add lines to the reject that they follow, as long as one job's name could hold them all; a line with a time may be a record."""
+        if not self._layout.is_free_text_last or number != self._broken_up_to or _TIME.search(text):
+            return False
+        before = self.rejects[-1]
+        if len(before.raw.encode()) + len(text) >= NAME_BYTES:
+            return False
+        self.rejects[-1] = before._replace(raw=before.raw + "\n" + _shown(text))
+        self._note("continuation_lines")
+        return True
+
     def _reject(self, number: int, reason: str, text: bytes, detail: str = "") -> None:
-        self.rejects.append(Reject("", number, reason, detail, text_of(text.replace(LINE_END_INSIDE, b"\n"))))
+        self.rejects.append(Reject("", number, reason, detail, _shown(text)))
 
     def _note(self, name: str) -> None:
         self.notes[name] = self.notes.get(name, 0) + 1
+
+
+def _shown(text: bytes) -> str:
+    return text_of(text.replace(LINE_END_INSIDE, b"\n"))

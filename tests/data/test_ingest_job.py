@@ -399,6 +399,43 @@ def test_a_load_that_is_refused_writes_nothing(lake: Lake, batches: list[Batch],
     assert content(lake.root) == before
 
 
+def records(users: str, rejects: dict[int, int]) -> Batch:
+    """One job a line for each letter of `users`, at lines 1, 1001, 2001, ..., and so many rejects behind each of some of them."""
+    rows = [
+        job(f"{i}", "01 10:00", "01 10:05", "01 11:00", user=user, source=f"f:{i * 1000 + 1}") for i, user in enumerate(users)
+    ]
+    refused = tuple(
+        Reject("f", at * 1000 + 2 + i, "wrong_field_count", "", f"raw {i}") for at, n in rejects.items() for i in range(n)
+    )
+    return Batch(pa.Table.from_pylist(rows, schema=JOBS), refused)
+
+
+@pytest.mark.parametrize(
+    ("users", "rejects", "of_one_user"),
+    [
+        pytest.param("gm" * 50, {0: 30, 2: 4}, 34, id="of one user"),
+        pytest.param("gm" * 50, {0: 30, 1: 1}, 30, id="one of another"),
+        pytest.param("gm" * 50, {0: 30, 1: 2}, None, id="too many of others"),
+        pytest.param("gm" * 50, {0: 400}, None, id="too far behind to be of a name"),
+        pytest.param("g" * 100, {0: 30}, None, id="only one user"),
+        pytest.param("g" * 60 + "m" * 40, {0: 30}, None, id="too few of others to tell"),
+        pytest.param("-" * 50 + "m" * 50, {0: 30}, None, id="nobody's"),
+    ],
+)
+def test_one_user_cannot_refuse_a_load(lake: Lake, users: str, rejects: dict[int, int], of_one_user: int | None) -> None:
+    """2 % are allowed, so that 50 records of others must be left, of which one may be refused."""
+    read = records(users, rejects)
+    if "-" in users:
+        read = Batch(pa.Table.from_pylist([{**r, "user": None if r["user"] == "-" else r["user"]} for r in read.jobs.to_pylist()],
+                                          schema=JOBS), read.rejects)  # fmt: skip
+    if of_one_user is None:
+        with pytest.raises(TooManyRejects):
+            load(CLUSTER, lake, [read])
+        return
+    report = load(CLUSTER, lake, [read])
+    assert (report.notes["rejects_of_one_user"], report.rejected) == (of_one_user, sum(rejects.values()))
+
+
 def test_the_span_asked_for_must_be_one(lake: Lake) -> None:
     with pytest.raises(LakeError, match="2024-03-02 to 2024-03-01; the first day must not be after the last"):
         load(CLUSTER, lake, [batch(*LOG)], first=date(2024, 3, 2), last=date(2024, 3, 1))

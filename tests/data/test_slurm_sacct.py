@@ -245,6 +245,23 @@ def test_header_of_another_export_inside_is_no_part_of_a_name(log):
     assert read.jobs[0]["job_name"] == "n"
 
 
+def test_lines_of_one_name_are_one_reject_and_those_that_may_be_records_are_not(log):
+    ended = "2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00"
+    name = "x\n" + "\n".join(["1|2"] * 60)
+    read = log(
+        rows(f"1|COMPLETED|{ended}|games|{name}", f"2|COMPLETED|{ended}|u|n", f"3|COMPLETED|{ended}", f"4|COMPLETED|{ended}")
+    )
+    assert read.reasons == [(3, "wrong_field_count"), (64, "wrong_field_count"), (65, "wrong_field_count")]
+    assert read.rejects[0].raw == "\n".join(["1|2"] * 60)
+    assert (read.notes["continuation_lines"], read.rows_in) == (59, 5)
+
+
+def test_lines_longer_than_any_name_are_rejects_of_their_own(log):
+    ended = "2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00"
+    read = log(rows(f"1|COMPLETED|{ended}|u|x", *["1|" + "y" * 98] * 6))
+    assert read.reasons == [(3, "wrong_field_count"), (5, "wrong_field_count"), (7, "wrong_field_count")]
+
+
 def test_continuation_across_blocks_belongs_to_its_record(log, monkeypatch):
     monkeypatch.setattr(slurm_sacct, "BLOCK_BYTES", 64)
     ended = "2024-03-01T10:00:00|2024-03-01T10:00:05|2024-03-01T10:01:05|00:01:00"
