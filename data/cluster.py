@@ -280,7 +280,7 @@ class Retention(_Part):
     )  # a quarter of nights to compare; a version weighs what its history does
     rollbacks: int = Field(3, ge=1)  # versions that were champion, for a rollback, however old
     models_days: int = Field(14, ge=1, le=LONGEST_DAYS)  # folders of trained models; the registry has copies
-    bundles: int = Field(3, ge=1)  # beside the current one, the latest: for a rollback by hand, and for slow readers
+    bundles: int = Field(3, ge=1)  # beside the current one, the latest others: for a rollback by hand, and for slow readers
     reports_days: int = Field(
         400, ge=1, le=LONGEST_DAYS
     )  # reports, records of nights, live accuracy, replays: a year can be compared with the last

@@ -266,7 +266,7 @@ def write_bundle(root: Path, content: Path, manifest: Manifest, sign_key: Path |
 
 
 def make_current(root: Path, name: str, keep: int = KEPT) -> None:
-    """Let `current` point to the bundle called `name`, in one step; of those written before it, keep the latest `keep` - 1."""
+    """Let `current` point to the bundle called `name`, in one step; with it the latest `keep` - 1 written before it stay."""
     read_manifest(root / name)
     with _writer(root):
         link = root / f".{CURRENT}.writing"
@@ -274,7 +274,7 @@ def make_current(root: Path, name: str, keep: int = KEPT) -> None:
         link.replace(root / CURRENT)
         _flush_folder(root)
         before = [b for b in bundles(root) if b < name]
-        for old in before[: len(before) - (keep - 1)]:
+        for old in before[: max(0, len(before) - (keep - 1))]:
             shutil.rmtree(root / old)
 
 
@@ -284,12 +284,14 @@ def bundles(root: Path) -> list[str]:
 
 
 def old_bundles(root: Path, keep: int) -> list[Path]:
-    """Return the bundles below `root` but the current one and the latest `keep`, oldest first, whole or not; nothing is deleted."""
+    """Return the bundles below `root` but the current one and the latest `keep` others, oldest first, whole or not; deletes nothing."""
     if not (root / CURRENT).is_symlink():
         return []
     current = (root / CURRENT).readlink().name
-    folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
-    return [folder for folder in folders[:-keep] if folder.name != current]
+    others = sorted(
+        p for p in root.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith(".") and p.name != current
+    )
+    return others[: max(0, len(others) - keep)]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from runcast.registry import models, moving
 from runcast.registry.card import model_card
 from runcast.registry.errors import ClockBehind, GateNotPassed, ModelAltered, NoChampion, RegistryError, StoreUnavailable
 from runcast.registry.models import ModelVersion
-from runcast.registry.moving import Move, bundles_of, in_turn, opened
+from runcast.registry.moving import Move, bundles_kept, bundles_of, in_turn, opened
 from runcast.registry.reports import read_report, read_verdict, report_folder
 from runcast.registry.runs import Night, log_night
 from runcast.registry.runs import log_live as log_live_day
@@ -224,7 +224,7 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
         left = str(_served(cluster, settings).registered)
         back = models.served_before(store, cluster.name, MODELS, models.labelled(store, left))
         return {"champion": back.label, "night": back.night, "left": left, "bundle": str(resolve(root)), "is_dry": True}
-    unfinished = moving.finish(store, root)
+    unfinished = moving.finish(store, root, bundles_kept(cluster))
     if unfinished is not None and unfinished.left is not None:
         left, back, bundle = unfinished.left, models.labelled(store, str(unfinished.served)), resolve(root)
     else:
@@ -233,7 +233,8 @@ def rollback(cluster: Cluster, settings: Settings, day: dt.date, now: dt.datetim
         back = models.served_before(store, cluster.name, MODELS, leaving)
         bundle = _pack(store, cluster, settings, day, back, now)
         champions_to_be = models.champions_after(store, leaving, back)
-        moving.make(store, root, Move(models.sortable(now), champions_to_be, bundle.name, served=back.label, left=left))
+        move = Move(models.sortable(now), champions_to_be, bundle.name, served=back.label, left=left)
+        moving.make(store, root, move, bundles_kept(cluster))
     return {"champion": back.label, "night": back.night, "left": left, "bundle": str(bundle), "is_dry": False}
 
 
@@ -471,7 +472,8 @@ def _move(
         served = label if is_new else None
     if bundle is not None or champions:
         written = None if bundle is None else bundle.name
-        moving.make(store, bundles_of(cluster, settings), Move(models.sortable(now), champions, written, served))
+        move = Move(models.sortable(now), champions, written, served)
+        moving.make(store, bundles_of(cluster, settings), move, bundles_kept(cluster))
 
 
 def unlogged_nights(cluster: Cluster, settings: Settings) -> list[str]:

@@ -57,8 +57,8 @@ class Move:
     left: str | None = None
 
 
-def make(store: Store, root: Path, move: Move) -> None:
-    """Make a move of the bundles below `root`: all of it, whoever comes next."""
+def make(store: Store, root: Path, move: Move, keep: int) -> None:
+    """Make a move of the bundles below `root`: all of it, whoever comes next. `keep` bundles stay, the one that serves among them."""
     root.mkdir(parents=True, exist_ok=True)
     beside = root / f"{NOTE}.part"
     with beside.open("w", encoding="utf-8") as file:
@@ -66,10 +66,10 @@ def make(store: Store, root: Path, move: Move) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(root / NOTE)  # from here on the move has happened
-    finish(store, root)
+    finish(store, root, keep)
 
 
-def finish(store: Store, root: Path) -> Move | None:
+def finish(store: Store, root: Path, keep: int) -> Move | None:
     """Finish the move that a killed process left, and return it; None where there is none.
 
     A move to a bundle that is no longer there, or damaged, is given up, and so is one whose note is damaged: nothing of it is made.
@@ -94,7 +94,7 @@ def finish(store: Store, root: Path) -> Move | None:
     for name, version in move.champions.items():
         models.name_champion(store, name, version)
     if move.bundle is not None:
-        make_current(root, move.bundle)
+        make_current(root, move.bundle, keep)
     if move.served is not None:
         models.mark_served(store, move.served, move.at)
     note.unlink()
@@ -121,7 +121,7 @@ def opened(cluster: Cluster, settings: Settings, *, must_exist: bool = False) ->
     """Open the tracking store, and finish the move that a killed process left; for those whose turn it is."""
     store = open_store(settings, must_exist=must_exist)
     adopt_approvals(store, cluster, settings)
-    finish(store, bundles_of(cluster, settings))
+    finish(store, bundles_of(cluster, settings), bundles_kept(cluster))
     return store
 
 
@@ -142,6 +142,11 @@ def adopt_approvals(store: Store, cluster: Cluster, settings: Settings) -> None:
     for kind in MODELS:
         models.adopt(store, model_name(cluster.name, kind), report_of, serves)
     store.approvals.begin(cluster.name)
+
+
+def bundles_kept(cluster: Cluster) -> int:
+    """Return how many bundles stay, the one that serves among them."""
+    return cluster.retention.bundles + 1
 
 
 def bundles_of(cluster: Cluster, settings: Settings) -> Path:

@@ -141,6 +141,18 @@ def test_a_night_in_the_past_leaves_the_serving_bundle(
     assert read_manifest(before).data_cut == "2026-03-31T22:00:00Z"
 
 
+@pytest.mark.parametrize("beside", [1, 4])
+def test_export_leaves_as_many_bundles_beside_the_current_one_as_the_cluster_file_says(
+    nights: list[dict[str, dict[str, Any]]], cluster: Cluster, home: Settings, tmp_path: Path, beside: int
+) -> None:
+    shutil.copytree(home.home, tmp_path / "home", symlinks=True)
+    copy = read_settings({"RUNCAST_HOME": str(tmp_path / "home")})
+    one = cluster.model_copy(update={"retention": cluster.retention.model_copy(update={"bundles": beside})})
+    for day in range(2, 6):
+        registry.export(one, copy, NIGHTS[-1], NOW + dt.timedelta(days=day))
+    assert len(bundles(copy.bundles / cluster.name)) == beside + 1
+
+
 def test_nights_out_of_order_end_with_the_best_champion_serving_also_where_the_latest_night_judged_nothing(
     cluster: Cluster, made_up_jobs: pa.Table, empty_database: Path, tmp_path: Path
 ) -> None:

@@ -165,7 +165,7 @@ def go_back(store: Store, tmp_path: Path) -> Callable[[ModelVersion], ModelVersi
     def run(served: ModelVersion) -> ModelVersion:
         back = served_before(store, "venus", ["cart", "gbdt"], served)
         champions = champions_after(store, served, back)
-        make(store, tmp_path, Move(sortable(AT), champions, served=back.label, left=served.label))
+        make(store, tmp_path, Move(sortable(AT), champions, served=back.label, left=served.label), keep=3)
         return back
 
     return run
@@ -229,15 +229,15 @@ def test_killed_move_is_finished_by_whoever_comes_next(
         with pytest.raises(KeyboardInterrupt):
             go_back(third)
     assert approved_champion(store, third.name) == (third if still_serves else None)
-    assert finish(store, tmp_path) is not None
+    assert finish(store, tmp_path, keep=3) is not None
     assert champion(store, "venus", "gbdt") == second
-    assert finish(store, tmp_path) is None, "once"
+    assert finish(store, tmp_path, keep=3) is None, "once"
     assert not (tmp_path / NOTE).exists()
 
 
 def test_move_to_a_bundle_that_is_gone_is_given_up(store: Store, serve: Serves, tmp_path: Path) -> None:
     first, second = serve(23), serve(24)
-    make(store, tmp_path, Move(sortable(AT), {first.name: first.version}, "20260101T000000Z-gone", left=second.label))
+    make(store, tmp_path, Move(sortable(AT), {first.name: first.version}, "20260101T000000Z-gone", left=second.label), keep=3)
     assert champion(store, "venus", "gbdt") == second
     assert not (tmp_path / NOTE).exists()
 
@@ -248,7 +248,7 @@ def test_a_damaged_note_of_a_move_is_given_up_and_told(
 ) -> None:
     served = serve(23)
     (tmp_path / NOTE).write_bytes(content)
-    assert finish(store, tmp_path) is None
+    assert finish(store, tmp_path, keep=3) is None
     assert f"{tmp_path / NOTE}: damaged" in caplog.text
     assert champion(store, "venus", "gbdt") == served
     assert not (tmp_path / NOTE).exists()

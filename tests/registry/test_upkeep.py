@@ -51,7 +51,7 @@ def home(
     for sha in (made[0].model_sha256, made[3].model_sha256):
         touch(settings.models / "venus" / "registered" / sha[:16] / "model.json")
     touch(settings.home / "lake" / "jobs" / "cluster=venus" / "end_date=2020-09-20" / "part.parquet")
-    for hour in range(4):
+    for hour in range(5):
         write(settings, made[1], hour)
     make_current(settings.bundles / "venus", write(settings, made[1], 1).name, keep=9)
     return settings
@@ -88,7 +88,7 @@ def test_old_nights_go_but_what_aliases_and_the_bundle_name(home: Settings, clus
         assert left((home.home / folder / "venus").iterdir()) == ["2020-09-22", "2020-09-23", "2020-09-25"], folder
     assert left((home.home / "live" / "venus").glob("*.json")) == ["2020-09-22.json", "2020-09-23.json", "2020-09-25.json"]
     assert left(p for p in (home.bundles / "venus").iterdir() if not p.name.startswith(".")) == [
-        "20200923T010000Z-gbdt-2020-09-21-" + f"{121:064x}"[:8], "20200923T030000Z-gbdt-2020-09-21-" + f"{121:064x}"[:8], "current",
+        "20200923T010000Z-gbdt-2020-09-21-" + f"{121:064x}"[:8], "20200923T040000Z-gbdt-2020-09-21-" + f"{121:064x}"[:8], "current",
     ]  # fmt: skip
     assert list((home.home / "lake").rglob("part.parquet")), "jobs are never deleted"
     assert record["bytes"] > 0
@@ -118,7 +118,7 @@ def test_a_night_that_the_registry_has_not_been_told_of_keeps_its_models(home: S
 
 
 def test_the_defaults_keep_a_quarter(home: Settings, made_up_cluster: Cluster) -> None:
-    """25 days after the last night trained models (14 days) go, and the oldest of four bundles; the other limits are longer."""
+    """25 days after the last night trained models (14 days) go, and the oldest of four other bundles; other limits are longer."""
     record = prune(made_up_cluster.model_copy(update={"name": "venus"}), home, TODAY, NOW)
     assert (record["versions"], record["runs"]) == ([], 0)
     assert {folder.split("/")[0] for folder in record["folders"]} == {"models", "bundles"}

@@ -20,6 +20,7 @@ from runcast.scheduler.bundle import (
     check,
     check_files,
     make_current,
+    old_bundles,
     read_manifest,
     resolve,
     utc_text,
@@ -200,6 +201,31 @@ def test_current_moves_in_one_step_and_the_previous_is_kept(tmp_path: Path, cont
     assert bundles(root) == [b.name for b in written[-3:]]
     make_current(root, written[-2].name)
     assert resolve(root) == written[-2], "the way back"
+
+
+@pytest.mark.parametrize(
+    ("older", "keep", "left"), [(2, 4, 3), (3, 4, 4), (4, 4, 4), (2, 3, 3), (3, 3, 3), (0, 1, 1), (2, 1, 1), (2, 50, 3)]
+)
+def test_as_many_bundles_stay_as_are_to_be_kept_and_there(
+    tmp_path: Path, content: Path, older: int, keep: int, left: int
+) -> None:
+    written = [write_bundle(tmp_path / "bundles", content, _at(day)) for day in range(1, older + 2)]
+    make_current(tmp_path / "bundles", written[-1].name, keep)
+    assert bundles(tmp_path / "bundles") == [bundle.name for bundle in written[-left:]]
+
+
+@pytest.mark.parametrize(
+    ("current", "keep", "gone"),
+    [(5, 3, [1]), (5, 4, []), (5, 9, []), (1, 3, [2]), (1, 1, [2, 3, 4]), (3, 2, [1, 2])],
+    ids=lambda one: str(one),
+)
+def test_retention_leaves_the_current_bundle_and_the_latest_others(
+    tmp_path: Path, content: Path, current: int, keep: int, gone: list[int]
+) -> None:
+    root = tmp_path / "bundles"
+    written = {day: write_bundle(root, content, _at(day)) for day in range(1, 6)}
+    make_current(root, written[current].name, keep=9)
+    assert old_bundles(root, keep) == [written[day] for day in gone]
 
 
 def test_way_back_deletes_nothing_newer(tmp_path: Path, content: Path) -> None:
