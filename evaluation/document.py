@@ -12,6 +12,7 @@ import numpy as np
 from runcast.data.cluster import Cluster
 from runcast.evaluation.bootstrap import DRAWS, LEVEL, week_of
 from runcast.evaluation.drift import Finding
+from runcast.evaluation.facts import limits_outlived, notes, totals
 from runcast.evaluation.gates import ChampionComparison, GateReport, judge, not_judged
 from runcast.evaluation.importance import Importance, importance
 from runcast.evaluation.metrics import BY_NAME, Floats
@@ -20,6 +21,7 @@ from runcast.evaluation.replay import Cadence, Replay
 from runcast.evaluation.scores import PER_JOB, Coverage, Intervals, Scores, coverages, intervals, score
 from runcast.evaluation.slices import Slice, make_slices
 from runcast.features.matrix import OPEN_US, Matrix
+from runcast.training.forecast import hard_limit_s
 from runcast.training.job import iso
 from runcast.training.kinds import BASELINES, find_kind, find_predictor
 
@@ -50,7 +52,8 @@ def judge_replay(matrix: Matrix, done: Replay, cluster: Cluster, draws: int = DR
     """Compute every number of a replay."""
     actual_s = matrix.ended.runtime_s[done.rows]
     learned_s = matrix.ended.runtime_s[done.last.rows]
-    slices = make_slices(matrix, done.rows, float(np.quantile(learned_s, _LONG_QUANTILE)))
+    gated = [gate.rows for gate in cluster.evaluation.gates]
+    slices = make_slices(matrix, done.rows, float(np.quantile(learned_s, _LONG_QUANTILE)), gated)
     scores = score(actual_s, done.forecasts, slices)
     present = [kind for kind in BASELINES if kind in done.forecasts] or list(done.forecasts)
     best = {metric: _best(scores, present, metric) for metric in PER_JOB}
@@ -121,10 +124,11 @@ def make_document(
     libraries: Mapping[str, str],
     command: str,
     drift: Sequence[Finding] = (),
-    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the document; `cluster`, `jobs`, `predictors` and `coverage` are its promised part."""
     matrix, rows = judged.matrix, judged.done.rows
+    limit_s = hard_limit_s(matrix.column("time_limit_s")[rows], matrix.column("is_limit_hard")[rows])
+    limits = limits_outlived(judged.actual_s, limit_s)
     document = {
         "format": FORMAT,
         "cluster": cluster.name,
@@ -136,6 +140,8 @@ def make_document(
         "coverage": judged.coverage,
         "targets": list(cluster.evaluation.targets),
         "slices": {one.name: {"jobs": int(one.rows.sum()), "meaning": one.meaning} for one in judged.slices},
+        "totals": totals(judged.actual_s, judged.done.forecasts),
+        "limits": limits,
         "intervals": {**asdict(judged.intervals), "level": LEVEL},
         "verdicts": {kind: one.to_json() for kind, one in verdicts.items()},
         "importance": judged.importance,
@@ -163,7 +169,7 @@ def make_document(
         "seeds": {"training": cluster.training.seed, "bootstrap": judged.intervals.seed},
         "libraries": dict(libraries),
         "command": command,
-        "notes": list(notes),
+        "notes": notes(matrix, limits),
     }
     return {name: finite_only(part) for name, part in document.items()}
 
@@ -190,6 +196,8 @@ def nothing_to_judge(
         "coverage": {},
         "targets": list(cluster.evaluation.targets),
         "slices": {},
+        "totals": {},
+        "limits": {},
         "verdicts": {kind: not_judged(cluster.name, kind, day, fingerprint, reason).to_json() for kind in kinds},
         "fallbacks": {},
         "failures": {},

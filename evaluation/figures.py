@@ -25,6 +25,7 @@ from runcast.evaluation.document import Judged, models_of
 from runcast.evaluation.importance import MEANINGS
 from runcast.evaluation.metrics import BY_NAME, Floats, hits_within_25
 from runcast.evaluation.risk_coverage import risk_coverage
+from runcast.evaluation.slices import is_of_somebody
 from runcast.training.kinds import find_predictor
 
 #: Predictors keep their colour in every figure and in the page: models in colour, baselines in greys.
@@ -117,11 +118,11 @@ def draw_risk_coverage(judged: Judged, targets: tuple[float, ...]) -> Figure:
     top = min(1.5, max(0.3, *(1.1 * (_all(judged, name, "mdape") or 0.3) for name in _models_and_best(judged))))
     for target in targets:
         axes.axhline(target, color=_TARGET, lw=0.8, ls=(0, (4, 3)))
-    for above, target in zip((0, *(5 for _ in targets[1:])), sorted(targets), strict=True):
+    for place, target in enumerate(sorted(targets)):
         axes.annotate(
             f"{100 * target:.1f} %",
             (1.0, target),
-            xytext=(4, above),
+            xytext=(4, 5 if place else 0),
             textcoords="offset points",
             color=_TARGET,
             va="center",
@@ -173,7 +174,8 @@ def draw_calibration(judged: Judged) -> Figure:
 
 def draw_slices(judged: Judged) -> Figure:
     """Error factor of each predictor on each slice that has jobs."""
-    shown = [one for one in judged.slices if one.rows.sum() >= _FEWEST] or [one for one in judged.slices if one.rows.any()]
+    kinds_of_job = [one for one in judged.slices if not is_of_somebody(one.name)]
+    shown = [one for one in kinds_of_job if one.rows.sum() >= _FEWEST] or [one for one in kinds_of_job if one.rows.any()]
     figure, axes = _one((8.6, 1.5 + 0.34 * len(shown)))
     for height, one in enumerate(reversed(shown)):
         values = [judged.scores[name][one.name]["error_factor"] for name in judged.done.forecasts]

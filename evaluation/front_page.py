@@ -127,6 +127,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
     judged = _judged(one.nights, str(one.serves["model_version"]) if replaced and one.serves else None)
     kind = one.serves["kind"] if one.serves else None
     numbers = judged.stages["evaluate"]["all"] if judged else {}
+    limits = judged.stages["evaluate"].get("limits", {}) if judged else {}
     served, (baseline, best) = numbers.get(kind, {}), best_baseline(numbers)
     factor = finite(served.get("error_factor"))
     ingest, quality = latest.stages.get("ingest", {}), latest.stages.get("quality", {})
@@ -150,6 +151,7 @@ def _row(one: ClusterNights, stages: Mapping[str, str], now: datetime) -> dict[s
         "baseline": baseline,
         "baseline_factor": best,
         "better": None if factor is None or best is None or kind in BASELINES else _beside(factor, best),
+        "p90_at_most": limits.get("p90_at_most") if limits.get("uncovered") else None,
         "p90_coverage": finite(served.get("p90_coverage")),
         "rejected": ingest.get("rejected"),
         "reject_share": percent(ingest["rejected"] / ingest["rows_in"]) if ingest.get("rows_in") else None,

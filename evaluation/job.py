@@ -25,7 +25,6 @@ from runcast.evaluation.drift import Errors, Finding, findings
 from runcast.evaluation.errors import NothingToJudge
 from runcast.evaluation.figures import draw_all
 from runcast.evaluation.gates import GateReport, not_judged
-from runcast.evaluation.numbers import percent
 from runcast.evaluation.replay import CADENCES, Cadence, Progress, Replay, predictions_table, submitted_in, test_rows
 from runcast.evaluation.replay import replay as answer_in_order
 from runcast.evaluation.report import render_report, to_json, write_atomically
@@ -33,12 +32,9 @@ from runcast.features.catalog import COLUMNS_READ, feature_version
 from runcast.features.matrix import Matrix
 from runcast.features.table import build
 from runcast.training.errors import NotEnoughJobs
-from runcast.training.forecast import hard_limit_s
 from runcast.training.job import fingerprint, folder_sha256, model_folder, read_night
 from runcast.training.kinds import PREDICTORS
 
-#: Share of test jobs past their hard limit from which the report speaks of it: a tenth of what p90 may leave uncovered.
-_PAST_LIMIT = 0.01
 #: The feature that is the plain baseline's answer: it has one for nearly every job, not for the test jobs only.
 _BASELINE = "nearest_median_s"
 _LIBRARIES = ("lightgbm", "numpy", "pandas", "scikit-learn")
@@ -70,6 +66,7 @@ class EvaluationReport:
             "verdicts": {kind: verdict.to_json() for kind, verdict in self.verdicts.items()},
             "fallbacks": self.document["fallbacks"],
             "failures": self.document["failures"],
+            "limits": self.document["limits"],
             "data_fingerprint": self.document["data"]["fingerprint"],
             "report": str(self.html),
         }
@@ -131,7 +128,6 @@ def evaluate(
         libraries={name: version(name) for name in _LIBRARIES},
         command=command,
         drift=_drift(matrix, cluster, day, done),
-        notes=_notes(matrix, done.rows),
     )
     progress("drawing")
     _write(folder, document, draw_all(judged, cluster.evaluation.targets))
@@ -191,7 +187,6 @@ def replay(
         champions={},
         libraries={name: version(name) for name in _LIBRARIES},
         command=f"runcast replay --cluster {cluster.name} {asked} --every {cadence}" + (f" --as-of {as_of}" if as_of else ""),
-        notes=_notes(matrix, done.rows),
     )
     if report is not None:
         progress("drawing")
@@ -237,26 +232,6 @@ def _drift(matrix: Matrix, cluster: Cluster, day: dt.date, done: Replay | None) 
 
 def _errors(matrix: Matrix, rows: NDArray[np.intp], predicted_s: NDArray[np.float64]) -> Errors:
     return Errors(matrix.ended.end_us[rows], matrix.ended.runtime_s[rows], predicted_s)
-
-
-def _notes(matrix: Matrix, rows: NDArray[np.intp]) -> list[str]:
-    """Return what a reader should know of this log before reading numbers."""
-    notes = []
-    if not np.isfinite(matrix.column("time_limit_s")).any():
-        notes.append("This log has no time limits: the baseline `request` answers every job with the training median.")
-    users = matrix.categories.get("user")
-    if users is None or not (users.codes >= 0).any():
-        notes.append(
-            "This log names no users: histories are those of groups, queues and sizes, and `last_two` has nothing to look at."
-        )
-    limit_s = hard_limit_s(matrix.column("time_limit_s")[rows], matrix.column("is_limit_hard")[rows])
-    past = float((matrix.ended.runtime_s[rows] > limit_s).mean())
-    if past >= _PAST_LIMIT:
-        notes.append(
-            f"{percent(past)} of the test jobs ran past their hard limit, mostly by the seconds it takes to kill a job. "
-            "No p90 is above a hard limit, so none of them is covered."
-        )
-    return notes
 
 
 def _write(folder: Path, document: Mapping[str, Any], pictures: Mapping[str, str]) -> None:

@@ -116,8 +116,12 @@ class Direction:
 
     def best(self, values: Mapping[str, float | None]) -> str | None:
         """Return the name with the best value, the first where equal; None where no name has a value or no way is better."""
+        return next(iter(self.ranked(values)), None)
+
+    def ranked(self, values: Mapping[str, float | None]) -> list[str]:
+        """Return the names that have a value to compare, the best first, equal ones in their order."""
         distances = {name: distance for name, value in values.items() if (distance := self._distance(value)) is not None}
-        return min(distances, key=lambda name: distances[name], default=None)
+        return sorted(distances, key=lambda name: distances[name])
 
     def is_better(self, value: float | None, other: float | None) -> bool:
         """Say whether `value` is strictly better than `other`; never where no way is better."""

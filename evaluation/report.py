@@ -13,9 +13,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 
 from runcast.evaluation.captions import CAPTIONS, SHORT, alt_text
+from runcast.evaluation.facts import FEWEST_JOBS, best_model, served_worst
 from runcast.evaluation.figures import COLOURS
 from runcast.evaluation.metrics import BY_NAME, METRICS, finite
 from runcast.evaluation.numbers import finite_only, format_metric, format_number, percent
+from runcast.evaluation.slices import LARGEST
 from runcast.training.kinds import find_predictor
 
 _HEADLINE = ("mdape", "within_25", "error_factor")
@@ -23,6 +25,8 @@ _HEADLINE = ("mdape", "within_25", "error_factor")
 
 def render_report(document: Mapping[str, Any], figures: Mapping[str, str]) -> str:
     """Return the page; `figures` are SVG texts by name."""
+    models = [name for name in document["predictors"] if find_predictor(name).is_model]
+    model = best_model(document, models)
     images = {name: "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode() for name, svg in figures.items()}
     return (
         page_environment()
@@ -30,6 +34,11 @@ def render_report(document: Mapping[str, Any], figures: Mapping[str, str]) -> st
         .render(
             d=document,
             sentence=in_one_sentence(document),
+            models=models,
+            model=model,
+            largest=LARGEST,
+            fewest=FEWEST_JOBS,
+            worst=[] if model is None else served_worst(document, model),
             best=best_by_slice(document),
             images=images,
             captions=CAPTIONS,

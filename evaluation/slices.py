@@ -1,9 +1,11 @@
 """Which test jobs a number is about. Every slice but `long` and `state:` is known at submission.
 
 `long` and the states are chosen by how the job turned out, so they favour predictors that err to that side: they say where errors
-come from, not how good a forecast is.
+come from, not how good a forecast is. Groups, queues, accounts and users have slices of their own: the largest of each, and those that
+a gate of the cluster file names. Names are as the lake holds them: pseudonyms where the cluster file asks for them.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +18,9 @@ from runcast.features.matrix import Matrix
 RECURRING_RUNS = 5
 #: Levels whose key is nobody's: their runs say nothing of this job's own past.
 _NOBODYS = tuple(NEAREST.index(level) for level in ("queue", "size_limit", "size", "everything"))
-#: Groups that get a slice of their own, by number of test jobs.
-TOP_GROUPS = 5
+#: Columns whose values get slices of their own, by number of test jobs the largest LARGEST of each.
+NAMED = ("group", "queue", "account", "user")
+LARGEST = 5
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class Slice:
     rows: NDArray[np.bool_]
 
 
-def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float) -> tuple[Slice, ...]:
-    """Return the slices of the test jobs `rows`; `long_s` is the runtime from which a job is long."""
+def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float, gated: Sequence[str] = ()) -> tuple[Slice, ...]:
+    """Return the slices of the test jobs `rows`; `long_s` is the runtime from which a job is long, `gated` the rows of the gates."""
     test = matrix.take(rows)
     runs, level = test.column("nearest_n"), test.column("nearest_level")
     found = [
@@ -50,12 +53,28 @@ def make_slices(matrix: Matrix, rows: NDArray[np.intp], long_s: float) -> tuple[
     ]
     for state in _most_frequent(test.ended.state, len(np.unique(test.ended.state))):
         found.append(Slice(f"state:{state}", f"ended as {state}", test.ended.state == state))
-    groups = test.categories.get("group")
-    if groups is not None:
-        names = np.array([*groups.vocabulary, ""], dtype=object)[groups.codes]
-        for group in _most_frequent(names[groups.codes >= 0], TOP_GROUPS):
-            found.append(Slice(f"group:{group}", f"of group {group}", (names == group) & (groups.codes >= 0)))
+    for column in NAMED:
+        asked_for = [rows.removeprefix(f"{column}:") for rows in gated if rows.startswith(f"{column}:")]
+        found += _of_names(test, column, asked_for)
     return tuple(found)
+
+
+def is_of_somebody(name: str) -> bool:
+    """Say whether a slice is that of one queue, account or user; there are many, and they change from night to night."""
+    return name.partition(":")[0] in NAMED[1:]
+
+
+def _of_names(test: Matrix, column: str, asked_for: Sequence[str]) -> Iterator[Slice]:
+    """Yield the slices of the most frequent values of a text column, and of those asked for that test jobs have."""
+    category = test.categories.get(column)
+    if category is None:
+        return
+    names = np.array([*category.vocabulary, ""], dtype=object)[category.codes]
+    is_named = category.codes >= 0
+    largest = _most_frequent(names[is_named], LARGEST)
+    present = set(names[is_named])
+    for name in dict.fromkeys([*largest, *(one for one in asked_for if one in present)]):
+        yield Slice(f"{column}:{name}", f"of {column} {name}", (names == name) & is_named)
 
 
 def duration(seconds: float) -> str:

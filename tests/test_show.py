@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from runcast import records
+from runcast import night, records
 from runcast.data.errors import QualityStop
 from runcast.data.settings import read_settings
+from runcast.front_page import write_front_page
 from runcast.scheduler.bundle import Manifest, make_current, write_bundle
-from runcast.show import night_rows, stage_line, status_rows, status_table
+from runcast.show import ingest_lines, night_rows, stage_line, status_rows, status_table
 from runcast.show_clusters import clusters_table
 from runcast.show_nights import last_nights, nights_history
 
@@ -118,6 +119,51 @@ def test_champion_is_said_of_the_version_beside_it(tmp_path: Path, champions: di
     report.write_text(json.dumps(REPORT))
     cart = next(row for row in night_rows(settings, "venus", day) if row["model"] == "cart")
     assert (cart["version"], cart["champion"]) == ("2", is_champion)
+
+
+@pytest.mark.parametrize(
+    ("stage", "has_verdicts"),
+    [("ingest", False), ("quality", False), ("train_gbdt", False), ("evaluate", False), ("register", True), ("drift", True)],
+)
+def test_a_rerun_that_failed_shows_no_verdict_of_the_run_before(tmp_path: Path, stage: str, has_verdicts: bool) -> None:
+    """Every stage of a night ended once; then it is run again and fails at `stage`."""
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    for one in night.STAGES:
+        records.keep(settings, "venus", day, one.name, {"kind": "cart"})
+    report = settings.reports / "venus" / day / "report.json"
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({**REPORT, "verdicts": {"cart": {"text": "passed"}}}))
+    records.keep_failure(settings, "venus", day, stage, ValueError("stopped"), datetime(2026, 7, 1, tzinfo=UTC))
+    rows = night_rows(settings, "venus", day)
+    assert [row["model"] for row in rows] == (["cart", "gbdt", "runcast"] if has_verdicts else [None])
+    assert {row["failure"] for row in rows} == {f"failed at {stage}: stopped"}
+    report.with_suffix(".html").touch()
+    page = write_front_page(settings, {one.name: one.title for one in night.STAGES}, datetime(2026, 7, 1, tzinfo=UTC)).read_text()
+    assert ("venus/2026-06-30/report.html" in page) is has_verdicts
+    records.keep(settings, "venus", day, stage, {"kind": "cart"})
+    assert [row["model"] for row in night_rows(settings, "venus", day)] == ["cart", "gbdt", "runcast"], "the failure is over"
+
+
+def test_a_load_tells_files_from_days() -> None:
+    """Two days with jobs, the open jobs and the rejects are four files: not `4 of 2 partitions`."""
+    report = {
+        "rows_in": 9, "accepted": 8, "rejected": 1, "skipped": {}, "ended": 7, "open": 1, "duplicates": 0, "written_count": 4,
+        "partitions": 2, "rejected_by_reason": {}, "notes": {},
+    }  # fmt: skip
+    assert "4 files of the lake written, which now holds 2 days with ended jobs" in ingest_lines(report)
+
+
+def test_status_says_by_which_number_the_model_serves_and_what_p90_cannot_cover() -> None:
+    chosen = row(
+        choice="runcast serves: lowest error factor of three champions, ×1.80",
+        uncovered="p90 can cover at most 74.7 % of the jobs.",
+    )
+    text = " ".join(shown(status_table([chosen]), 120).split())
+    assert (
+        "serves (/srv/runcast/var/bundles/demo_slurm/20260701T033538Z-runcast-2026-06-30-b3b84288): lowest error factor of three"
+        in text
+    )
+    assert "demo_slurm: p90 can cover at most 74.7 % of the jobs." in text
 
 
 @pytest.mark.parametrize(

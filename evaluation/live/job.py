@@ -49,7 +49,8 @@ def look_at(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Any
     paths = served_files(cluster, settings)
     jobs = _ended(cluster, settings, day)
     served = ServedForecasts()
-    read, begins_earlier = _of_submissions(paths, jobs)
+    begins_us = _first_answer_us(paths, cluster.name)
+    read = _of_submissions(paths, jobs)
     wanted = frozenset(jobs["job_key"])
     for path in read:
         with path.open("rb") as lines:
@@ -59,7 +60,7 @@ def look_at(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Any
         "format": FORMAT,
         "cluster": cluster.name,
         "day": day.isoformat(),
-        **judge_live(joined, None if begins_earlier else served.first_answer_us),
+        **judge_live(joined, begins_us),
         "served": {
             "files": len(read),
             "lines": served.lines,
@@ -69,7 +70,7 @@ def look_at(cluster: Cluster, settings: Settings, day: dt.date) -> dict[str, Any
             "rejected": served.rejects.total(),
             "rejected_by_reason": dict(sorted(served.rejects.items())),
             "first_reject": served.first_reject,
-            "first_answer": None if served.first_answer_us is None else iso(served.first_answer_us),
+            "first_answer": None if begins_us is None else iso(begins_us),
         },
         "command": f"runcast live --cluster {cluster.name} --date {day}",
     }
@@ -116,17 +117,31 @@ def _ended(cluster: Cluster, settings: Settings, day: dt.date) -> pd.DataFrame:
     return jobs[jobs["runtime_s"] > 0].reset_index(drop=True)  # null, too, is not above 0
 
 
-def _of_submissions(paths: Sequence[Path], jobs: pd.DataFrame) -> tuple[list[Path], bool]:
-    """Return the files that may hold the jobs' forecasts, and whether there are older ones.
-
-    The service names a file for the UTC day of its jobs' submissions; one of another name is always read.
-    """
-    dates = {path: found.group(1) for path in paths if (found := _DATED.fullmatch(path.name))}
+def _of_submissions(paths: Sequence[Path], jobs: pd.DataFrame) -> list[Path]:
+    """Return the files that may hold the jobs' forecasts: those of the days of their submissions, and all without a day."""
+    dates = _dates(paths)
     if not len(jobs):
-        return [path for path in paths if path not in dates], bool(dates)
+        return [path for path in paths if path not in dates]
     first, last = (iso(int(us))[:10] for us in (jobs["submit_us"].min(), jobs["submit_us"].max()))
-    read = [path for path in paths if path not in dates or first <= dates[path] <= last]
-    return read, any(date < first for date in dates.values())
+    return [path for path in paths if path not in dates or first <= dates[path] <= last]
+
+
+def _first_answer_us(paths: Sequence[Path], cluster: str) -> int | None:
+    """Return when the first forecast that is still there was answered for this cluster; None where none was.
+
+    It stands in the oldest file that holds one, whatever days the files read for a day's jobs are of; several clusters may share files.
+    """
+    dates, first = _dates(paths), ServedForecasts()
+    for path in sorted(paths, key=lambda path: dates.get(path, "")):  # files without a day come first, and all of them are read
+        if path not in dates or first.first_answer_us is None:
+            with path.open("rb") as lines:
+                first.read(path.name, lines, cluster, frozenset())
+    return first.first_answer_us
+
+
+def _dates(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return the UTC day of submission for which the service named each file that has such a name."""
+    return {path: found.group(1) for path in paths if (found := _DATED.fullmatch(path.name))}
 
 
 def _write(path: Path, document: dict[str, Any], joined: pd.DataFrame) -> None:

@@ -29,13 +29,15 @@ def join_served(jobs: pd.DataFrame, served: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_live(joined: pd.DataFrame, log_begins_us: int | None) -> dict[str, Any]:
-    """Return the numbers of a day from `join_served`; jobs submitted before `log_begins_us` (null: never) count as before_log.
+    """Return the numbers of a day from `join_served`; jobs submitted before the first answer that was kept count as before_log.
+
+    `log_begins_us` is when that was, None where nothing was ever answered: then every job is from before.
 
     jobs == answered + unanswered + late + before_log. Shares of no jobs, and metrics of none, are null.
     """
     is_answered = joined["p50_s"].notna()
     is_late = joined["is_late"] & ~is_answered
-    is_before = ~is_answered & ~is_late & (joined["submit_us"] < log_begins_us if log_begins_us is not None else False)
+    is_before = ~is_answered & ~is_late & (True if log_begins_us is None else joined["submit_us"] < log_begins_us)
     answered = joined[is_answered]
     askable = len(joined) - int(is_before.sum())
     unanswered = askable - len(answered) - int(is_late.sum())

@@ -22,6 +22,7 @@ from runcast.data.settings import Settings
 from runcast.evaluation.errors import ReportDamaged, ReportMissing
 from runcast.evaluation.report import in_one_sentence
 from runcast.evaluation.report_file import read_document
+from runcast.evaluation.slices import is_of_somebody
 from runcast.features.catalog import COLUMNS_READ
 from runcast.registry import models, moving
 from runcast.registry.card import model_card
@@ -282,6 +283,7 @@ def _log_replay(store: Store, cluster: Cluster, document: Mapping[str, Any], rep
         metric_key(name, part, metric): value
         for name, slices in document["predictors"].items()
         for part, numbers in slices.items()
+        if not is_of_somebody(part)
         for metric, value in numbers.items()
         if value is not None and metric != "jobs"
     }
@@ -390,6 +392,7 @@ def _metrics(document: Mapping[str, Any], kind: str) -> dict[str, float]:
     found = {
         metric_key(part, metric): value
         for part, numbers in document["predictors"].get(kind, {}).items()
+        if not is_of_somebody(part)
         for metric, value in numbers.items()
         if value is not None and metric != "jobs"
     }

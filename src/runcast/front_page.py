@@ -13,7 +13,7 @@ from runcast.data.errors import ClusterFileError
 from runcast.data.settings import Settings
 from runcast.evaluation.front_page import ClusterNights, Night, render_front_page
 from runcast.evaluation.report import write_atomically
-from runcast.records import clusters_with_nights, failed_fits, nights, read_failure, read_night, touched
+from runcast.records import clusters_with_nights, failed_fits, nights, of_latest_run, read_failure, read_night, touched
 from runcast.registry.page import every_experiment, view_address
 from runcast.scheduler.bundle import read_manifest, resolve
 from runcast.scheduler.errors import BundleError
@@ -31,7 +31,7 @@ def write_front_page(settings: Settings, stages: Mapping[str, str], now: dt.date
     page.parent.mkdir(parents=True, exist_ok=True)
     with (settings.reports / ".index.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        told = [_told(settings, name) for name in clusters_with_nights(settings) if nights(settings, name)]
+        told = [_told(settings, name, stages) for name in clusters_with_nights(settings) if nights(settings, name)]
         mlflow = mlflow_pages(settings.tracking_uri) + every_experiment()
         write_atomically(page, render_front_page(told, stages, mlflow=mlflow, written_at=now))
     return page
@@ -60,22 +60,18 @@ def serving(settings: Settings, cluster_name: str) -> dict[str, Any] | None:
     }
 
 
-def _told(settings: Settings, name: str) -> ClusterNights:
+def _told(settings: Settings, name: str, stages: Mapping[str, str]) -> ClusterNights:
     def address(target: Path) -> str | None:
         """Relative to the page, so that the folder can be copied or served; None where the file is not there."""
         return quote(Path(os.path.relpath(target, settings.reports)).as_posix()) if target.exists() else None
 
-    told = [
-        Night(
-            day,
-            stages := read_night(settings, name, day),
-            read_failure(settings, name, day),
-            address(settings.reports / name / day / "report.html"),
-            touched(settings, name, day),
-            failed_fits(stages),
-        )
-        for day in nights(settings, name)[-SHOWN_NIGHTS:]
-    ]
+    def of(day: str) -> Night:
+        failure = read_failure(settings, name, day)
+        kept = of_latest_run(read_night(settings, name, day), failure, stages)
+        report = address(settings.reports / name / day / "report.html") if "evaluate" in kept or failure is None else None
+        return Night(day, kept, failure, report, touched(settings, name, day), failed_fits(kept))
+
+    told = [of(day) for day in nights(settings, name)[-SHOWN_NIGHTS:]]
     experiments = [
         night.stages["register"]["experiment_id"] for night in told if "experiment_id" in night.stages.get("register", {})
     ]

@@ -7,7 +7,7 @@ RUNCAST_HOME/nights/<cluster>/<day>/<stage>.json, and failure.json beside them f
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from runcast.data.settings import Settings
 Record = dict[str, Any]
 
 _FAILURE = "failure"
+_DAMAGED = "RecordDamaged"  # the kind of failure of a record that cannot be read
 _FIRST = "ingest"  # the stage that a night begins with
 #: What pages and tables read of a record, by stage; a value of another type is damage.
 _READ: dict[str, dict[str, type]] = {
     _FAILURE: {"stage": str, "kind": str, "error": str, "at": str},
     "ingest": {"rows_in": int, "rejected": int},
     "quality": {"warns_count": int, "broken_count": int, "stops": list, "broken": list, "warns": list},
-    "evaluate": {"all": dict, "failures": dict},
+    "evaluate": {"all": dict, "limits": dict, "failures": dict},
     "register": {"versions": dict, "experiment_id": str},
     "promote": {"champions": dict},
     "export": {"kind": str, "model_version": str, "bundle": str, "choice": str},
@@ -71,7 +72,7 @@ def read_failure(settings: Settings, cluster_name: str, day: str) -> Record | No
         if record is None:
             at = dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC).isoformat(timespec="seconds")
             error = f"{path} is damaged. Delete it and run the night of {day} again."
-            return {"stage": path.stem, "kind": "RecordDamaged", "error": error, "at": at}
+            return {"stage": path.stem, "kind": _DAMAGED, "error": error, "at": at}
         if path.stem == _FAILURE:
             return record
     return None
@@ -89,6 +90,18 @@ def warnings(stages: Mapping[str, Mapping[str, Any]]) -> list[str]:
     quality = stages.get("quality", {})
     found = [(one, "") for one in quality.get("warns", [])] + [(one, "check broken: ") for one in quality.get("broken", [])]
     return [f"{mark}{one.get('check')}: expected {one.get('expected')}; found {one.get('found')}" for one, mark in found]
+
+
+def of_latest_run(stages: Mapping[str, Record], failure: Record | None, order: Iterable[str]) -> dict[str, Record]:
+    """Return the records of a night's latest run, given its stages in `order`: where one failed, those before it only.
+
+    What lies there of the failed stage and the later ones is of a run before: its verdicts are not those of the data of now.
+    """
+    if failure is None or failure["kind"] == _DAMAGED:
+        return dict(stages)
+    before = list(order)
+    before = before[: before.index(failure["stage"])] if failure["stage"] in before else before
+    return {stage: record for stage, record in stages.items() if stage in before}
 
 
 def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:

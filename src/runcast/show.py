@@ -76,7 +76,8 @@ def ingest_lines(report: Record) -> str:
         f"{report['rows_in']} rows in = {report['accepted']} accepted + {report['rejected']} rejected + "
         f"{sum(report['skipped'].values())} skipped",
         f"{report['ended']} ended and {report['open']} open jobs kept, {report['duplicates']} told twice; "
-        f"{report['written_count']} of {report['partitions']} partitions written",
+        f"{report['written_count']} {'file' if report['written_count'] == 1 else 'files'} of the lake written, which now holds "
+        f"{report['partitions']} {'day' if report['partitions'] == 1 else 'days'} with ended jobs",
     ]
     for title, counts in (("rejected", report["rejected_by_reason"]), ("skipped", report["skipped"]), ("noted", report["notes"])):
         if counts:
@@ -290,7 +291,9 @@ def _serving(settings: Settings, name: str) -> dict[str, Any]:
 
 def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
     """Return one row per model of a night: errors beside the best baseline, coverage, verdict, version, bundle, and what failed."""
-    stages, failed = records.read_night(settings, name, day), records.read_failure(settings, name, day)
+    failed = records.read_failure(settings, name, day)
+    order = [stage.name for stage in night.STAGES]
+    stages = records.of_latest_run(records.read_night(settings, name, day), failed, order)
     missing = next((stage.name for stage in night.STAGES if stage.name not in stages), None)
     failure = None if failed is None else f"failed at {failed['stage']}: {failed['error']}"
     if "evaluate" not in stages:
@@ -316,6 +319,7 @@ def night_rows(settings: Settings, name: str, day: str) -> list[dict[str, Any]]:
                 "best_baseline": verdict.get("best_baseline"),
                 "best_baseline_value": verdict.get("best_baseline_value"),
                 "coverage": report["coverage"].get(kind, {}),
+                "uncovered": report.get("limits", {}).get("uncovered"),
                 "verdict": verdict.get("text", ""),
                 "version": version,
                 "label": None if version is None else f"{model_name(name, kind)}/{version}",
@@ -345,6 +349,7 @@ def status_table(rows: Sequence[Record]) -> Group:
     table = plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
     reasons, bundles, failures, broken, drifting, last = [], {}, {}, {}, {}, None
     accepted = {row["cluster"]: accepted_line(row["accepted"]) for row in rows if row.get("accepted")}
+    limits = {row["cluster"]: f"{row['cluster']}: {row['uncovered']}" for row in rows if row.get("uncovered")}
     live = {row["cluster"]: f"live: {live_line(row['live'])}" for row in rows if row.get("live")}
     for row in rows:
         if "serves" in row:
@@ -392,6 +397,7 @@ def status_table(rows: Sequence[Record]) -> Group:
         *fits,
         *accepted.values(),
         *bundles.values(),
+        *limits.values(),
         *live.values(),
         *reasons,
         *warned,

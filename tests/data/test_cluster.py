@@ -149,6 +149,8 @@ def test_a_number_without_sense_is_refused_at_every_key(tmp_path: Path, key: tup
         ("{metric: under_share}", r"neither more nor less under_share is better"),
         ("{at_most: .nan}", r"at_most: Input should be a finite number"),
         ("{at_least: .inf}", r"at_least: Input should be a finite number"),
+        ("{rows: 'user:'}", r"gates\.0\.rows: 'user:' names no user; write user:<user>"),
+        ("{rows: 'nobody:x'}", r"gates\.0\.rows: unknown 'nobody:x'"),
         ("", r"evaluation\.gates: an empty list would let every model serve"),
     ],
 )
@@ -163,7 +165,10 @@ def test_a_gate_that_cannot_judge_is_refused_and_only_it(tmp_path: Path, gate: s
     "gate",
     [
         *(f"{{metric: {name}, at_most: 1, than_best_baseline: false}}" for name in get_args(GateMetric)),
-        *(f"{{rows: {name}}}" for name in (*get_args(GateRows), "'state:TIMEOUT'", "'group:vc 1'")),
+        *(
+            f"{{rows: {name}}}"
+            for name in (*get_args(GateRows), "'state:TIMEOUT'", "'group:vc 1'", "queue:gpu", "account:a:b", "user:ada")
+        ),
         "{metric: coverage_0.108, at_least: 0.2}",
         "{at_least: -1, at_most: 3}",
     ],
@@ -171,6 +176,13 @@ def test_a_gate_that_cannot_judge_is_refused_and_only_it(tmp_path: Path, gate: s
 def test_a_gate_that_can_judge_is_taken(tmp_path: Path, gate: str) -> None:
     (tmp_path / "c.yaml").write_text(f"{GOOD}evaluation: {{gates: [{gate}]}}\n")
     assert len(read_cluster(tmp_path / "c.yaml").evaluation.gates) == 1
+
+
+def test_the_gates_that_stand_by_themselves_refuse_a_p90_that_means_nothing(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(GOOD)
+    better, covers = read_cluster(tmp_path / "c.yaml").evaluation.gates
+    assert (better.metric, better.rows, better.than_best_baseline) == ("error_factor", "all", True)
+    assert (covers.metric, covers.at_least, covers.at_most, covers.than_best_baseline) == ("p90_coverage", 0.6, None, False)
 
 
 def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
@@ -190,6 +202,9 @@ def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
         ("quality: {null_share_at_most: {usr: 0.1}}\n", r"unknown 'usr'; did you mean 'user'\?"),
         ("quality: {null_share_at_most: {user: 1.5}}\n", r"null_share_at_most\.user: .*less than or equal to 1"),
         ("quality: {null_share_at_most: {user: .nan}}\n", r"null_share_at_most\.user: .*finite"),
+        ("evaluation: {targets: [0.1, 0.1]}\n", r"c\.yaml:5: evaluation\.targets: 0\.1 stands twice"),
+        ("evaluation: {targets: [0.0891234567, 0.08912345678]}\n", r"evaluation\.targets: 0\.0891235 stands twice"),
+        ("export: {valid_days: 0.001}\n", r"export\.valid_days: .*greater than or equal to 0\.05"),
         ("evaluation: {targets: [8.9]}\n", r"evaluation\.targets\.0: .*less than or equal to 1"),
         ("evaluation: {targets: [.nan]}\n", r"evaluation\.targets\.0: .*finite"),
     ],

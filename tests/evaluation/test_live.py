@@ -203,14 +203,29 @@ def test_looking_again_gives_the_same_bytes(cluster: Cluster, settings: Settings
 def test_jobs_from_before_the_first_answer_are_not_held_against_the_service(
     cluster: Cluster, settings: Settings, jobs: list[dict[str, Any]]
 ) -> None:
-    """The service began in the middle; a file of an older day would say that it had been there all along."""
+    """The service began in the middle; an answer of an older day says that it had been there all along, one to another cluster not."""
     ordered = sorted(jobs, key=lambda job: job["submit_time"])
     serve(settings, ordered[len(ordered) // 2 :])
     found = look_at(cluster, settings, DAY)
     assert (found["before_log"], found["unanswered"]) == (len(ordered) // 2, 0)
-    (settings.home / "served" / "2025-01-01.jsonl").touch()
+    old = settings.home / "served" / "2025-01-01.jsonl"
+    old.write_bytes(line(cluster="another", answered_at="2025-01-01T10:00:00Z") + b"\n")
+    assert look_at(cluster, settings, DAY)["before_log"] == len(ordered) // 2
+    old.write_bytes(line(cluster="demo", answered_at="2025-01-01T10:00:00Z") + b"\n")
     found = look_at(cluster, settings, DAY)
     assert (found["before_log"], found["unanswered"]) == (0, len(ordered) // 2)
+
+
+def test_a_service_that_began_after_every_submission_of_the_day_left_none_of_them_unanswered(
+    cluster: Cluster, settings: Settings, jobs: list[dict[str, Any]]
+) -> None:
+    """Its files are of later days than those that are read for the jobs; without any answer at all it is the same."""
+    later = settings.home / "served" / "2026-04-20.jsonl"
+    later.parent.mkdir(parents=True)
+    for content in (line(cluster="demo", answered_at="2026-04-20T10:00:00Z") + b"\n", b""):
+        later.write_bytes(content)
+        found = look_at(cluster, settings, DAY)
+        assert (found["before_log"], found["unanswered"], found["unanswered_share"]) == (len(jobs), 0, None)
 
 
 def test_a_cluster_file_that_names_no_files_says_what_to_write(

@@ -62,7 +62,7 @@ def document_of(judged: Judged) -> dict:
     found = verdicts(judged, CLUSTER, "2024-04-12", "f00", {"cart": "a", "gbdt": "b"}, {})
     return make_document(
         judged, CLUSTER, day="2024-04-12", every="once", fingerprint="f00", feature_version="v", verdicts=found, champions={},
-        libraries={"lightgbm": "4"}, command="runcast evaluate", notes=[],
+        libraries={"lightgbm": "4"}, command="runcast evaluate",
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_page_is_well_formed_and_its_contents_lead_somewhere(html: str) -> None:
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
     inside = [link.removeprefix("#") for link in page.links if link.startswith("#")]
-    assert len(inside) == 8
+    assert len(inside) == 10
     assert set(inside) <= set(page.ids)
 
 
@@ -176,6 +176,34 @@ def test_page_says_what_was_found(judged: Judged, html: str) -> None:
         assert percent(document["coverage"][kind]["0.089"]) in text
     assert "Against Table 2: 8.9 % and 10.8 %" in text
     assert "on what share of the jobs, chosen by the confidence given at submission" in text
+
+
+def test_page_says_what_each_number_is_for_and_who_is_served_worst(judged: Judged, html: str) -> None:
+    document, text = document_of(judged), " ".join(" ".join(Page(html).texts).split())
+    for said in ("order a queue", "plan, reserve and backfill", "show to a person", "not for any of them: a sum is ruled by"):
+        assert said in text
+    for of in ("point_s", "p50_s", "p90_s"):
+        assert f"{of[:-2]} {percent(document['totals']['gbdt'][of])}" in text
+    assert f"WAPE {percent(document['predictors']['gbdt']['all']['wape'])}" in text
+    users = {name for name in document["slices"] if name.startswith("user:")}
+    assert len(users) == 5
+    model = min(("cart", "gbdt"), key=lambda kind: document["predictors"][kind]["all"]["error_factor"])
+    factors = {
+        name: document["predictors"][model][name]["error_factor"] for name in document["slices"] if name[:5] in ("user:", "group")
+    }
+    worst = max((name for name in factors if document["slices"][name]["jobs"] >= 30), key=lambda name: factors[name])
+    assert f"is off by most: {worst} , by a factor of {format_metric(factors[worst], BY_NAME['error_factor'])}" in text
+
+
+@pytest.mark.parametrize("targets", [(), (1e-9,), (0.05, 0.089, 0.108, 1.0)], ids=str)
+def test_any_number_of_targets_can_be_reported(log: pd.DataFrame, targets: tuple[float, ...]) -> None:
+    cluster = CLUSTER.model_copy(update={"evaluation": CLUSTER.evaluation.model_copy(update={"targets": targets})})
+    matrix = build(log, "calendar", "UTC")
+    done = replay(matrix, test_rows(matrix, 0.2), ("nearest_median", "cart"), cluster.training, "once", cluster.zone)
+    found = judge_replay(matrix, done, cluster, draws=5)
+    page = render_report(document_of(found), draw_all(found, targets))
+    assert set(found.coverage["cart"]) == {f"{target:g}" for target in targets}
+    assert Page(page).open == []
 
 
 def test_names_from_the_log_are_text_and_never_act(log: pd.DataFrame) -> None:

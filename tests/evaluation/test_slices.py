@@ -8,10 +8,10 @@ from runcast.features.table import build
 HOUR_S = 3600.0
 
 
-def slices_of(jobs, rows=None, long_s: float = 4 * HOUR_S) -> dict[str, list[bool]]:
+def slices_of(jobs, rows=None, long_s: float = 4 * HOUR_S, gated: tuple[str, ...] = ()) -> dict[str, list[bool]]:
     matrix = build(jobs, "calendar", "UTC")
     chosen = np.arange(len(matrix)) if rows is None else np.array(rows)
-    return {one.name: one.rows.tolist() for one in make_slices(matrix, chosen, long_s)}
+    return {one.name: one.rows.tolist() for one in make_slices(matrix, chosen, long_s, gated)}
 
 
 def test_recurring_from_five_finished_runs_of_its_key(make_canonical: Callable) -> None:
@@ -74,3 +74,20 @@ def test_slices_are_about_the_test_jobs_only(make_canonical: Callable) -> None:
     found = slices_of(jobs, rows=[2])
     assert found["all"] == [True]
     assert "state:FAILED" not in found
+
+
+def test_largest_queues_accounts_and_users_have_slices_and_those_that_a_gate_names(make_canonical: Callable) -> None:
+    """Users u0 to u6 with 7, 6, … 1 jobs; u6 is too small for a slice of its own, and gets one because a gate is about it."""
+    users = [f"u{one}" for one in range(7) for _ in range(7 - one)]
+    count = len(users)
+    jobs = make_canonical(
+        job_key=[str(one) for one in range(count)], user=users, queue=["gpu"] * (count - 1) + [None], submit_s=np.arange(count),
+        account=["a" if user < "u3" else "b:c" for user in users], start_s=np.arange(count), end_s=np.arange(count) + HOUR_S,
+        runtime_s=np.full(count, HOUR_S), state="COMPLETED", label="event", time_limit_kind="absent",
+    )  # fmt: skip
+    found = slices_of(jobs, gated=("all", "user:u6", "user:nobody", "queue:u6", "account:b:c"))
+    named = {name: sum(rows) for name, rows in found.items() if name.partition(":")[0] in ("queue", "account", "user", "group")}
+    assert named == {
+        "queue:gpu": 27, "account:a": 18, "account:b:c": 10,
+        "user:u0": 7, "user:u1": 6, "user:u2": 5, "user:u3": 4, "user:u4": 3, "user:u6": 1,
+    }  # fmt: skip
