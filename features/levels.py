@@ -120,6 +120,17 @@ NEAREST: tuple[str, ...] = (
     "user_name_size_limit", "user_name_size", "user_name", "user_size_limit", "user_size", "user_limit", "user",
     "group_size", "group", "queue", "size_limit", "size", "everything",
 )  # fmt: skip
+#: The first of them: the keys that name the job's user.
+_NEAREST_OF_USER = sum(name.split("_")[0] == "user" for name in NEAREST)
+
+
+def own_runs(nearest_n: float, nearest_level: float, has_user: bool) -> int:
+    """Return how many ended runs of the job's own stand behind its forecast, 0 to 7; the arguments are its features of these names.
+
+    0 where its user is given and has none that ended: then runs of others answered. Of a job without a user, its most specific key's.
+    """
+    return 0 if has_user and not nearest_level < _NEAREST_OF_USER else int(nearest_n)
+
 
 RING = 7  # runs remembered one by one
 WITHIN = (np.float32(0.75), np.float32(1.25))  # a value this many times another is within 25 % of it

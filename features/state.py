@@ -34,6 +34,7 @@ from runcast.features.levels import (
     US,
     hash_text,
     outcome_code,
+    own_runs,
 )
 from runcast.features.one_job import Job, JobReader, Request, over, per_node, units
 from runcast.features.open_jobs import Known, OpenJob, Runaways
@@ -127,7 +128,7 @@ class State:
         return self.read(job, self._whole)[0], self._reader.categories(job)
 
     def read(self, job: Job, plan: WorkingPlan) -> tuple[NDArray[np.float32], int]:
-        """Return the columns of a plan for a job submitted now, float32, and its feature nearest_n."""
+        """Return the columns of a plan for a job submitted now, float32, and how many ended runs of its own stand behind it (own_runs)."""
         submit_us = job["submit_time"]
         if self._pending and self._pending[0][0] < submit_us:
             self.advance(submit_us)
@@ -154,7 +155,7 @@ class State:
         for at, category, codes in plan.codes:
             text = reader.category(job, category)
             row[at] = _NAN if text is None else codes.get(text, UNSEEN)
-        return row, int(history[1])
+        return row, own_runs(history[1], history[3], _USER not in asked.dead)
 
     def _slots_of(self, slots: Places) -> list[int]:
         """Return the levels that are this job's slots, NO_LEVEL for none."""

@@ -13,7 +13,12 @@ ANSWER_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("point_s", "number", "The single value with the best chance of being right within 25 % (s)."),
     ("confidence", "number", "From 0 to 1: how sure point_s is, compared with other answers of the same model."),
     ("source", "string", "What answered: the model's kind, a baseline, or training_median where nothing is known."),
-    ("n_history", "integer", "Ended runs of the nearest key behind the answer, 0 to 7."),
+    (
+        "n_history",
+        "integer",
+        "Ended runs of the job's own behind the answer, 0 to 7: of its user's most specific key that has any; 0 where the user has "
+        "none and runs of others answered. Without a user: of the job's most specific key.",
+    ),
     ("model_version", "string", "Which model: kind, night and the start of its hash."),
 )
 

@@ -113,7 +113,7 @@ class Predictor:
 
         p50_s orders, p90_s plans, point_s is the single value meant to be right; confidence is between 0 and 1. `source` says
         what answered: the model's kind, a baseline, or training_median where nothing at all is known; `n_history` how many
-        ended runs of the nearest key stand behind it, up to 7.
+        ended runs of the job's own stand behind it, up to 7: 0 for a user who has none, whoever's runs answered in their place.
         """
         answer, p90 = self.ask(read_job(self.with_pseudonyms(told), self.manifest.time_limit))
         if p90 is not None:

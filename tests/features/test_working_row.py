@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runcast.features.catalog import NAMES
+from runcast.features.levels import own_runs
 from runcast.features.state import State
 from runcast.features.working_row import WorkingPlan
 
@@ -61,9 +62,9 @@ def test_any_columns_in_any_order_are_those_of_the_whole_row(columns: list[str],
         whole = dict(zip(NAMES, values.tolist(), strict=True))
         for name, codes in CODES.items():
             whole[f"code_{name}"] = math.nan if texts[name] is None else float(codes.get(str(texts[name]), 0))
-        found, nearest_n = state.read(asked, plan)
+        found, n_history = state.read(asked, plan)
         np.testing.assert_array_equal(found, np.array([whole[name] for name in columns], np.float32))
-        assert nearest_n == whole["nearest_n"]
+        assert n_history == own_runs(whole["nearest_n"], whole["nearest_level"], "user" in ASKED[at])
 
 
 @pytest.mark.parametrize(

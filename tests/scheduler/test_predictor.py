@@ -64,6 +64,30 @@ def test_unknown_job_is_answered_from_what_all_jobs_did(predictors: dict[str, Pr
         assert answer["p50_s"] >= 1
 
 
+def test_n_history_counts_the_runs_of_the_job_s_own(
+    cluster: Cluster, make_bundle: MakeBundle, tmp_path: Path, now: datetime
+) -> None:
+    """Nine runs of one user's script and two of another's: a user never seen has none, whoever's runs answer; without a user they count."""
+    state = State(cluster.clock, cluster.time_zone)
+    at_s = int(now.timestamp()) - 40_000
+    predictor = Predictor.load(make_bundle(tmp_path, "nearest_median", state=state), now=now)
+    for number, (user, name) in enumerate([("ada", "train.sh")] * 9 + [("bob", "plot.sh")] * 2):
+        begin_s = at_s + 100 * number
+        predictor.ended(
+            {"job_id": str(number), "submit_time": begin_s, "start_time": begin_s, "end_time": begin_s + 60, "state": "COMPLETED",
+             "user": user, "job_name": name, "queue": "gpu", "gpu_count": 1}
+        )  # fmt: skip
+    asked = [
+        ({"user": "ada", "job_name": "train.sh", "queue": "gpu", "gpu_count": 1}, 7),
+        ({"user": "ada", "job_name": "other.sh", "queue": "gpu", "gpu_count": 1}, 7),
+        ({"user": "bob", "job_name": "plot.sh", "queue": "gpu", "gpu_count": 1}, 2),
+        ({"user": "never_seen", "job_name": "train.sh", "queue": "gpu", "gpu_count": 1}, 0),
+        ({"queue": "gpu", "gpu_count": 1}, 7),
+    ]
+    found = [predictor.predict({"submit_time": at_s + 10_000, **job})["n_history"] for job, _ in asked]
+    assert found == [n for _, n in asked]
+
+
 def test_nothing_known_at_all_says_so(cluster: Cluster, make_bundle: MakeBundle, tmp_path: Path, now: datetime) -> None:
     empty = State(cluster.clock, cluster.time_zone)
     predictor = Predictor.load(make_bundle(tmp_path, "nearest_median", state=empty), now=now)
