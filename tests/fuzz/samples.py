@@ -202,6 +202,33 @@ def _lsf(job: Job) -> str:
     return ",".join(map(str, (*own, *moments, 1, state, "", 1, job.end_s - job.start_s, job.start_s - job.submit_s)))
 
 
+def _pbs(job: Job) -> str:
+    state = {"PENDING": "Q", "RUNNING": "S"}.get(job.state, "E")
+    name = job.name.replace(" ", "_")
+    fields = [
+        f"user={job.user}",
+        "group=g",
+        'account="P 1"',
+        f"jobname={name}",
+        "queue=gpu",
+        f"ctime={job.submit_s}",
+        f"etime={job.submit_s}",
+    ]
+    if state != "Q":
+        fields += [f"start={job.start_s}", "exec_host=n1/0*4+n2/0*4"]
+    fields += [
+        f"Resource_List.select={job.nodes}:ncpus={job.cpus}:ngpus={job.gpus}",
+        f"Resource_List.walltime={clock_of(job.limit_s)}",
+    ]
+    if state == "E":
+        fields += [f"end={job.end_s}", f"Exit_status={0 if job.state == 'COMPLETED' else 271}", "run_count=1"]
+    return f"{text(job.end_s, '%m/%d/%Y %H:%M:%S')};{state};{job.number}.srv;{' '.join(fields)}"
+
+
+def clock_of(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
 def _pod(job: Job) -> str:
     zero = int(START.timestamp())
     phase = {"COMPLETED": "Succeeded", "FAILED": "Failed", "PENDING": "Pending"}.get(job.state, "Running")
@@ -421,6 +448,13 @@ LAYOUTS: tuple[Layout, ...] = (
         options={"slurm_cluster": "hpc"},
         file="log.json",
         document=lambda records: '{"meta": {}, "jobs": [' + ",\n".join(records) + '], "errors": []}',
+    ),
+    Layout(
+        "pbs",
+        "pbs",
+        _pbs,
+        lambda lines, notes: sum(bool(line.decode(errors="backslashreplace").strip()) for line in lines),
+        file="log.acct",
     ),
     Layout("swf", "swf", _swf, _swf_count, _SWF_HEAD, file="log.swf"),
     Layout(
