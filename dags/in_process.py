@@ -18,6 +18,7 @@ from rich.console import Console
 
 from runcast import show
 from runcast.data.demo import LAST_DAY, write_demo
+from runcast.data.files import keep_from_others
 from runcast.data.settings import read_settings
 
 console = Console(soft_wrap=True)
@@ -43,6 +44,7 @@ def night_beside(name: str, day: str, log: Path) -> bool:
 
 def main() -> int:
     """Write the demo, run its nights, print the table."""
+    keep_from_others()
     settings = read_settings()
     os.environ.update(airflow_environment(settings, os.environ))
     logs = settings.home / "airflow"

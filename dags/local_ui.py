@@ -18,6 +18,7 @@ from pathlib import Path
 from environment import airflow_environment
 from ui_access import USER, make_access, password_file
 
+from runcast.data.files import keep_from_others
 from runcast.data.settings import read_settings
 
 AIRFLOW_PORT = int(os.environ.get("RUNCAST_AIRFLOW_PORT", "8080"))
@@ -40,6 +41,7 @@ def start(names: Sequence[str] = SERVERS) -> dict[str, subprocess.Popen[bytes]]:
 
     Those that were started are stopped where another cannot be, or where this is interrupted.
     """
+    keep_from_others()
     settings = read_settings()
     access = make_access(settings.home)
     (settings.home / "airflow").mkdir(exist_ok=True)

@@ -63,7 +63,9 @@ def attempt(do: Callable[..., Any], *words: Any, **named: Any) -> Any:
     from airflow.sdk.exceptions import AirflowFailException
 
     from runcast.data.errors import MayPass, RuncastError
+    from runcast.data.files import keep_from_others
 
+    keep_from_others()
     try:
         return do(*words, **named)
     except MayPass:

@@ -253,10 +253,12 @@ def write_bundle(root: Path, content: Path, manifest: Manifest, sign_key: Path |
                     check_files(final, whole)
                     return final
         beside = root / f".{whole.name}.writing"
-        shutil.copytree(content, beside)
+        beside.mkdir()
         (beside / MANIFEST).write_text(whole.to_json(), encoding="utf-8")
         if sign_key is not None:
             sign(beside / MANIFEST, sign_key)
+        # Last, since it takes over the mode of `content`: a group that the folder hands on (setgid) is to reach every file.
+        shutil.copytree(content, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)
         _flush(beside)
         if final.exists():
             shutil.rmtree(final)

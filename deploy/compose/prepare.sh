@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes the folders and the secrets of the compose file, once: prepare.sh STATE [UID GID]. What is there already is left alone.
+# Makes the folders and the secrets of the compose file, once: prepare.sh STATE [UID GID SERVE_UID]. What is there already is left alone.
 # Passwords are made here and shown once at most: the operator's, for the web page.
 set -eu
-state=${1:?usage: prepare.sh STATE [UID GID]} uid=${2:-50000} gid=${3:-50000}
+state=${1:?usage: prepare.sh STATE [UID GID SERVE_UID]} uid=${2:-50000} gid=${3:-50000} serve=${4:-50001}
 umask 077
 
 random() { # 43 letters, digits, - and _: 32 bytes as base64 for the web
@@ -13,7 +13,7 @@ keep() { # keep NAME: write standard input to the secret NAME unless there is on
 	[ -e "$state/secrets/$1" ] || { cat >"$state/secrets/.$1" && mv "$state/secrets/.$1" "$state/secrets/$1"; }
 }
 
-for folder in home home/airflow home/bundles mlflow postgres secrets run clusters logs; do
+for folder in home home/airflow home/bundles mlflow postgres secrets run serve clusters logs; do
 	mkdir -p "$state/$folder"
 done
 random | keep postgres_password
@@ -28,7 +28,9 @@ if [ ! -e "$state/home/airflow/passwords.json" ]; then
 	echo "Airflow's page: user operator, password $password"
 fi
 if [ "$(id -u)" = 0 ]; then
-	chown -R "$uid:$gid" "$state/home" "$state/mlflow" "$state/postgres" "$state/secrets" "$state/run" "$state/clusters" "$state/logs"
+	chown -R "$uid:$gid" "$state/home" "$state/mlflow" "$state/postgres" "$state/secrets" "$state/clusters" "$state/logs"
+	chown -R "$serve:$gid" "$state/run" "$state/serve"
 fi
+chmod 750 "$state/home/bundles" "$state/serve"
 chmod 755 "$state/clusters" "$state/logs" "$state/run"
 echo "ready: cluster files go to $state/clusters, job logs to $state/logs"

@@ -5,6 +5,7 @@
 #   RUNCAST_MLFLOW_HOSTS="mlflow,mlflow:5000" RUNCAST_MLFLOW_BIND=0.0.0.0 mlflow/server/start.sh
 # RUNCAST_MLFLOW_ARTIFACTS names where runs' and models' files go (default: mlartifacts below the home), for example s3://BUCKET.
 set -eu
+umask 027 # what runs hold names who ran what: the group may read, others nothing
 port=${1:-5000}
 home=${RUNCAST_HOME:-var}
 mkdir -p "$home"

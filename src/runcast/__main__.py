@@ -7,12 +7,14 @@ import importlib.metadata
 import sys
 
 from runcast.data.errors import NotInstalled
+from runcast.data.files import keep_from_others
 from runcast.host import HOST_COMMANDS, host_help, run_host_command
 from runcast.outcome import release_stdout, report, reserve_stdout
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
+    keep_from_others()
     words = sys.argv[1:]
     if words == ["--version"]:
         sys.stdout.write(f"runcast {importlib.metadata.version('runcast')}\n")

@@ -21,11 +21,18 @@ EVERY = pytest.mark.parametrize("name", sorted(SERVICES))
 @EVERY
 def test_no_service_runs_as_root_or_may_become_it(name: str) -> None:
     service = SERVICES[name]
-    assert service["user"] == "${RUNCAST_UID:-50000}:${RUNCAST_GID:-50000}"
+    assert service["user"] == ("${SERVE_UID:-50001}" if name == "serve" else "${RUNCAST_UID:-50000}") + ":${RUNCAST_GID:-50000}"
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["read_only"] is True
     assert not {"privileged", "cap_add", "devices", "pid", "ipc"} & set(service)
+
+
+def test_the_answers_read_bundles_and_nothing_else_of_the_nights() -> None:
+    mounts = [volume.split(":") for volume in SERVICES["serve"]["volumes"]]
+    assert ["${STATE}/home/bundles", "/var/lib/runcast/bundles", "ro"] in mounts
+    assert {mount[0] for mount in mounts if len(mount) == 2} == {"${STATE}/serve", "${STATE}/run"}
+    assert {"secrets", "environment"} & set(SERVICES["serve"]) == set()
 
 
 @EVERY
@@ -119,6 +126,8 @@ def test_prepare_makes_every_folder_and_secret_for_its_owner_only(state: Path) -
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     for name in ("secrets", "home", "postgres", "mlflow"):
         assert stat.S_IMODE((state / name).stat().st_mode) == 0o700, name
+    for name in ("home/bundles", "serve"):  # the one is read by the answers' account, the other by the nights'
+        assert stat.S_IMODE((state / name).stat().st_mode) == 0o750, name
 
 
 def test_what_prepare_makes_is_of_the_form_that_its_reader_wants(state: Path) -> None:

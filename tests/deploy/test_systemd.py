@@ -61,12 +61,26 @@ def parsed(name: str) -> configparser.ConfigParser:
 @EVERY
 def test_each_unit_is_hardened_and_bounded(name: str) -> None:
     service = parsed(name)["Service"]
-    assert service["User"] == "runcast"
+    account = "runcast-serve" if name == "runcast-serve@.service" else "runcast"
+    assert (service["User"], service["Group"]) == (account, account)
+    assert service["UMask"] == "0027"
     assert service["NoNewPrivileges"] == "yes"
     assert service["ProtectSystem"] == "strict"
-    assert service["StateDirectory"].split()[0] == "runcast"
+    assert service["StateDirectory"].partition("/")[0] == account
+    assert service["StateDirectoryMode"] == "0750"
     assert service["CapabilityBoundingSet"] == ""
     assert "MemoryMax" in service
+
+
+def test_the_answers_read_their_clusters_bundles_and_nothing_else_of_the_nights() -> None:
+    service = parsed("runcast-serve@.service")["Service"]
+    assert service["TemporaryFileSystem"] == "/var/lib/runcast:ro"
+    assert service["BindReadOnlyPaths"] == "/var/lib/runcast/bundles/%i"
+    assert not {"ReadWritePaths", "BindPaths", "SupplementaryGroups"} & set(service)
+    journal = service["ExecStart"].split("--journal ")[1]
+    assert journal == f"/var/lib/{service['StateDirectory']}/events.journal"
+    guide = (ROOT / "deploy" / "README.md").read_text()
+    assert "install -d -o runcast -g runcast-serve -m 2750 /var/lib/runcast/bundles " in guide
 
 
 @EVERY
