@@ -2,6 +2,7 @@
 
 import re
 
+from runcast.data.cluster import Source
 from runcast.data.sources.batch import Reject
 
 _CLOCK = r"\d{1,2}:\d{2}"
@@ -22,10 +23,11 @@ _TIMES = (
 )  # fmt: skip
 
 
-def hint(reject: Reject, said: str = "naive") -> str:
-    """Return a sentence on what `time:` takes for a record whose time cannot be read, else nothing; `said` is what it is now."""
-    if not reject.reason.endswith("_time_unreadable"):
+def hint(reject: Reject, source: Source) -> str:
+    """Return a sentence on what `time:` takes for a record of a table whose time cannot be read, else nothing."""
+    if source.format != "table" or not reject.reason.endswith("_time_unreadable"):
         return ""
+    said = source.options.get("time", "naive")
     for pattern, takes in _TIMES:
         match = re.search(pattern, reject.raw)
         if match:

@@ -377,6 +377,17 @@ def test_latest_rows_keeps_order_and_every_key_once() -> None:
 # -- refusals and reports
 
 
+def test_a_load_whose_times_cannot_be_read_says_what_time_takes(lake: Lake) -> None:
+    other = CLUSTER.model_copy(update={"source": Source(format="lsf", paths=("x",))})
+    unread = (Reject("log", 2, "submit_time_unreadable", "", "1,24.03.2024 10:00:05,7"),)
+    with pytest.raises(
+        TooManyRejects, match=r"Try: if the time is .*: `time: \{format: '%d.%m.%Y %H:%M:%S'\}`. Is source.format"
+    ):
+        load(CLUSTER, lake, [Batch(batch(*LOG).jobs, unread)])
+    with pytest.raises(TooManyRejects, match=r"Nothing was written. Is source.format right"):  # another format has no `time`
+        load(other, lake, [Batch(batch(*LOG).jobs, unread)])
+
+
 @pytest.mark.parametrize(
     ("batches", "error", "message"),
     [

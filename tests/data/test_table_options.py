@@ -4,17 +4,20 @@ import json
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
-from runcast.data.sources import table
+from runcast.data.sources import table, table_options
 from runcast.data.sources.batch import Batch
 
 LEAST = {"job_id": "id", "submit_time": "sub", "start_time": "beg", "end_time": "end"}
@@ -350,3 +353,53 @@ def test_parquet_type_without_a_meaning_is_refused_by_the_columns_name(
     options = {**EPOCH, "columns": {**LEAST, canonical: {"column": "x", **column}}}
     with pytest.raises(SourceError, match=rf"t.parquet: column 'x' \({canonical}\) is of the type .*; expected"):
         read(parquet(tmp_path, x), options)
+
+
+TYPES: dict[str, st.SearchStrategy[pa.Array]] = {
+    name: st.lists(st.none() | values, min_size=2, max_size=2).map(partial(pa.array, type=kind))
+    for name, kind, values in (
+        ("int64", pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+        ("uint64", pa.uint64(), st.integers(0, 2**64 - 1)),
+        ("float32", pa.float32(), st.floats(width=32)),
+        ("float64", pa.float64(), st.floats()),
+        ("bool", pa.bool_(), st.booleans()),
+        ("text", pa.string(), st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["UNLIMITED", "1:00:00", "NA", "1e400"])),
+        ("bytes", pa.binary(), st.binary(max_size=4)),
+        ("date", pa.date32(), st.dates()),
+        ("time", pa.time64("us"), st.times()),
+        ("moment", pa.timestamp("us"), st.datetimes()),
+        ("zoned", pa.timestamp("us", tz="Asia/Tokyo"), st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1))),  # noqa: DTZ001
+        ("length", pa.duration("ns"), st.timedeltas(timedelta(-100_000), timedelta(100_000))),
+        ("decimal", pa.decimal128(30, 5), st.decimals(-(10**20), 10**20, places=5)),
+        ("list", pa.list_(pa.int64()), st.lists(st.integers(0, 9), max_size=2)),
+        ("struct", pa.struct({"a": pa.int64()}), st.fixed_dictionaries({"a": st.integers(0, 9)})),
+    )
+}  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_the_type_and_the_options_there_is_a_reading_or_a_refusal_in_words(tmp_path: Path, data: st.DataObject) -> None:
+    x = data.draw(st.sampled_from(sorted(TYPES)).flatmap(TYPES.__getitem__), "values")
+    canonical = data.draw(st.sampled_from([name for name in table_options.MAPPABLE if name != "job_id"]), "column")
+    column: dict[str, Any] = {"column": "x"}
+    if data.draw(st.booleans()):
+        column["null_words"] = ["", "0"]
+    if data.draw(st.booleans()):
+        column["pattern"] = r"^(?P<value>\S+)"
+    units = table_options.units_of(canonical)
+    if units:
+        column["unit"] = data.draw(st.sampled_from(units), "unit")
+    if canonical in table_options.TIMES:
+        forms = ["naive", "aware", "epoch_s", "epoch_us", {"seconds_from": "2024-01-01"}, {"format": "%Y-%m-%d %H:%M:%S"}]
+        column["time"] = data.draw(st.sampled_from(forms), "time")
+    columns = {**LEAST, canonical: column}
+    refusal = ""
+    batches: list[Batch] = []
+    try:
+        batches = read(parquet(tmp_path, x), {**EPOCH, "columns": columns})
+    except SourceError as error:
+        refusal = str(error)
+    assert ("column 'x'" in refusal) or sum(batch.rows_in for batch in batches) == 2
+    for batch in batches:
+        batch.jobs.validate(full=True)
