@@ -406,14 +406,11 @@ def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
             return
         reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(r.reason for r in seen.rejects).most_common(3))
         sample = seen.rejects[0]
-        advice = hint(sample, cluster.source)
         raise TooManyRejects(
             f"{cluster.name}: {rejected} of {records} records were refused ({rejected / records:.1%}), "
             f"{at_most:.1%} are allowed: {reasons}. The first is {sample.file}:{sample.line}: "
-            f"{sample.raw[:200]!r}. Nothing was written. "
-            + (f"Try: {advice}. " if advice else "")
-            + f"Is source.format right ({cluster.source.format})? "
-            "Else raise source.reject_share_at_most."
+            f"{sample.raw[:200]!r}. Nothing was written. Is source.format right ({cluster.source.format})? "
+            f"Else raise source.reject_share_at_most.{hint(sample, cluster.source)}"
         )
 
 

@@ -113,10 +113,9 @@ def _problem(sample: _Sample, jobs: int, reasons: Counter[str]) -> str | None:
         return f"{sample.path}: none of its first {sample.records} records is a job"
     first = next(reject for reject in sample.rejects if reject.reason == reasons.most_common(1)[0][0])
     why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(3))
-    advice = hint(first, sample.cluster.source)
     return (
         f"{sample.path}: {refused} of its first {sample.records} records are refused ({why}); a load stops above {100 * at_most:g} %. "
-        f"Line {first.line}: {first.raw[:200]!r}" + (f". Try: {advice}" if advice else "")
+        f"Line {first.line}: {first.raw[:200]!r}.{hint(first, sample.cluster.source)}"
     )
 
 

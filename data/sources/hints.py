@@ -24,7 +24,7 @@ _TIMES = (
 
 
 def hint(reject: Reject, source: Source) -> str:
-    """Return a sentence on what `time:` takes for a record of a table whose time cannot be read, else nothing."""
+    """Return a sentence, after a blank, on what `time:` takes for a record of a table whose time cannot be read, else nothing."""
     if source.format != "table" or not reject.reason.endswith("_time_unreadable"):
         return ""
     said = source.options.get("time", "naive")
@@ -34,5 +34,5 @@ def hint(reject: Reject, source: Source) -> str:
             seconds = ":%S" if re.match(r":\d{2}", reject.raw[match.end() :]) else ""
             form = takes.format(match.group(1) if match.groups() else "", seconds)
             if form != said:
-                return f"if the time is {(match.group() + ('…' if seconds else ''))!r}: `time: {form}`"
-    return "`time:` says how a column writes times: naive, aware, epoch_s, epoch_ms, epoch_us, seconds_from, format"
+                return f" Try, if the time is {(match.group() + ('…' if seconds else ''))!r}: `time: {form}`"
+    return " Try: `time:` says how a column writes times: naive, aware, epoch_s, epoch_ms, epoch_us, seconds_from, format"
