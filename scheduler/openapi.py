@@ -22,6 +22,11 @@ ANSWER_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("model_version", "string", "Which model: kind, night and the start of its hash."),
 )
 
+TOKENS = (
+    "Where the service was started with them: the ask token may ask, the report token may report events too. On a Unix socket the "
+    "account that connects may report where the service names it."
+)
+
 _TIME = {
     "description": "ISO 8601 with an offset, or seconds since 1970.",
     "anyOf": [{"type": "string", "format": "date-time"}, {"type": "number", "minimum": 0, "exclusiveMaximum": 4102444800}],
@@ -37,11 +42,17 @@ def document(version: str) -> dict[str, Any]:
             "/v1/predict": {
                 "post": _post("Forecast one job, or a list of jobs in their order.", "Job", _one_or_many("Forecast"))
             },
-            "/v1/events": {"post": _post("Tell what happened to jobs; answered once it is kept.", "Event", _accepted())},
+            "/v1/events": {
+                "post": _post("Report what happened to jobs; answered once it is kept.", "Event", _accepted(), also=("507",))
+            },
             "/healthz": {"get": _get("Whether forecasts are served, and from which bundle.", "application/json", also=("503",))},
             "/metrics": {"get": _get("Counts in Prometheus' text format.", "text/plain")},
         },
-        "components": {"schemas": {"Job": _job(), "Event": _event(), "Forecast": _forecast(), "Error": _error()}},
+        "security": [{}, {"token": []}],
+        "components": {
+            "schemas": {"Job": _job(), "Event": _event(), "Forecast": _forecast(), "Error": _error()},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": TOKENS}},
+        },
     }
 
 
@@ -66,8 +77,9 @@ text-align:left;vertical-align:top}}pre{{background:#f4f4f4;padding:1rem;overflo
 <h2>POST /v1/events</h2><p>One event or a list: <code>event</code> is {", ".join(KINDS)}; <code>job_id</code> and
 <code>submit_time</code> say which job, <code>start_time</code>, <code>end_time</code> and
 <code>state</code> what happened. Answered once kept: it outlives the service.</p>
-<h2>Errors</h2><p>400 not JSON, 404, 405, 413 too large, 422 a field is wrong and is named, 503 no bundle that may be served, 507 the
-disk does not take events. A scheduler treats any of them, and no answer in time, as: no forecast.</p></html>
+<h2>Errors</h2><p>400 not JSON, 401 no token, 403 may not do that, 404, 405, 413 too large, 415 says it is no JSON, 422 a field is wrong and
+is named, 431 too many headers, 503 no bundle that may be served, or too much at once, 507 the disk does not take events. A scheduler
+treats any of them, and no answer in time, as: no forecast.</p></html>
 """
 
 
@@ -125,7 +137,7 @@ def _accepted() -> dict[str, Any]:
     return {"type": "object", "properties": {"accepted": {"type": "integer"}}, "required": ["accepted"]}
 
 
-def _post(summary: str, takes: str, gives: dict[str, Any]) -> dict[str, Any]:
+def _post(summary: str, takes: str, gives: dict[str, Any], also: tuple[str, ...] = ()) -> dict[str, Any]:
     error = {
         "description": "Refused; see the error.",
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -135,7 +147,7 @@ def _post(summary: str, takes: str, gives: dict[str, Any]) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {"application/json": {"schema": _one_or_many(takes)}}},
         "responses": {
             "200": {"description": "Done.", "content": {"application/json": {"schema": gives}}},
-            **dict.fromkeys(("400", "413", "422", "503"), error),
+            **dict.fromkeys(("400", "401", "403", "413", "415", "422", "431", "503", *also), error),
         },
     }
 
