@@ -38,12 +38,14 @@ class Line:
         return {
             "event": P90_TOLD, "bundle": self.bundle, "submit_us": self.submit_us, "on_submission": self.on_submission,
             "job_key": self.p90.job_key, "p90_log": self.p90.p90_log, "hard_limit_s": None if math.isnan(limit_s) else limit_s,
+            "owner": self.p90.owner,
         }  # fmt: skip
 
     @classmethod
     def of(cls, event: Event) -> "Line":
         limit_s = event["hard_limit_s"]
-        p90 = P90Told(event["job_key"], float(event["p90_log"]), math.nan if limit_s is None else float(limit_s))
+        owner = None if event["owner"] is None else str(event["owner"])
+        p90 = P90Told(event["job_key"], float(event["p90_log"]), math.nan if limit_s is None else float(limit_s), owner)
         return cls(event["bundle"], event["submit_us"], event["on_submission"], p90)
 
 

@@ -29,6 +29,7 @@ from runcast.scheduler.bundle import HOW_TO_MEND, Manifest, check, moment_of, re
 from runcast.scheduler.errors import BundleDamaged, BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import LONGEST_TEXT, read_job
+from runcast.training.conformal import owner_of
 from runcast.training.one_row import OneRanked, answerer
 from runcast.training.ranked import Ranked, recipe_version
 from runcast.training.running_margin import P90Told, RunningMargin
@@ -196,7 +197,7 @@ class Predictor:
         if self._margin is not None and isinstance(self._ask, OneRanked):
             answer, p90_log = self._ask.shifted(row, hard_limit_s, self._margin.shift_log(job["submit_time"]))
             if self.awaits(job):
-                p90 = P90Told(job_key(self.manifest.cluster, job), p90_log, hard_limit_s)
+                p90 = P90Told(job_key(self.manifest.cluster, job), p90_log, hard_limit_s, owner_of(job["user"], job["group"]))
         else:
             answer = self._ask(row, hard_limit_s)
         p50_s, p90_s, point_s, confidence, source = answer

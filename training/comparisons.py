@@ -21,6 +21,7 @@ from runcast.data.cluster import Training
 from runcast.features.matrix import Matrix
 from runcast.training.forecast import Floats, Forecast, Inputs, clip, hard_limit_s
 from runcast.training.isolation import fit_isolated
+from runcast.training.rows import texts_of
 from runcast.training.scoring import Rule
 
 SIMILARITY = 60.0  # of two names, in percent; Helios's script asks for 0.6
@@ -220,12 +221,6 @@ class _Means:
             close: Any = process.extract(name, list(self._names), scorer=fuzz.ratio, limit=MATCHES, score_cutoff=SIMILARITY)
             self._close[name] = [match[0] for match in close]
         return self._close[name]
-
-
-def texts_of(matrix: Matrix, category: str) -> Texts:
-    """Return a category as texts, None for null."""
-    held = matrix.categories[category]
-    return np.array([*held.vocabulary, None], object)[held.codes]
 
 
 def _inputs(matrix: Matrix, coded: dict[str, Floats], plain: Sequence[str]) -> Inputs:

@@ -2,8 +2,9 @@
 
 import math
 from bisect import bisect_left, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -55,26 +56,75 @@ def residual_log(runtime_log: Floats, p90_log: Floats, hard_limit_s: Floats) -> 
     return np.where(overruns, OVERRUN, np.minimum(runtime_log - p90_log, OVERRUN / 2))
 
 
+#: One user's jobs are at most this share of the window: less than the 1 - level beyond the quantile, so that no user alone is beyond it.
+USER_SHARE = 0.05
+#: Where no user is named, a group's: it holds many users, and a log may have few groups; see DECISIONS.md.
+GROUP_SHARE = 0.5
+#: ln of the factor by which the margin may leave that of training, either way; a bundle serves for days, until it is trained again.
+SHIFT_AT_MOST = math.log(3)
+
+Owner = str | None
+_GROUP = "group "  # begins the name of an owner that is a group
+
+
+def owner_of(user: str | None, group: str | None) -> Owner:
+    """Return whose job it is, for the share of the margin: the user's; the group's where no user is named; None where neither is."""
+    if user is not None:
+        return f"user {user}"
+    return None if group is None else f"{_GROUP}{group}"
+
+
 class Margin:
     """How far p90 must be moved, by the latest jobs that were predicted and have ended: the rolling form of the correction.
 
-    It keeps ln(runtime / p90) of the latest `size` of them in the order they ended, OVERRUN of one that outlived its limit: no p90
-    could have covered that one, so more of the others have to be. `level` of all are to be covered.
+    It keeps ln(runtime / p90) of the latest `size` of them in the order they ended, of one owner's at most USER_SHARE (GROUP_SHARE) of
+    `size`: who runs many jobs, or one array, moves the others' p90 no further than that. OVERRUN is of one that outlived its limit: no p90
+    could have covered that one, so more of the others have to be. `level` of all are to be covered. `trained_log` is the shift as of
+    training, None where there was none; later ones stay within SHIFT_AT_MOST of it.
     """
 
-    def __init__(self, size: int, level: float, residuals: Iterable[float] = ()) -> None:
-        self.size, self.level = size, level
-        self._latest: deque[float] = deque()
+    def __init__(
+        self,
+        size: int,
+        level: float,
+        residuals: Iterable[float] = (),
+        owners: Iterable[Owner] = repeat(None),
+        trained_log: float | None = None,
+    ) -> None:
+        self.size, self.level, self.trained_log = size, level, trained_log
+        self._of_user_at_most, self._of_group_at_most = (max(1, int(size * share)) for share in (USER_SHARE, GROUP_SHARE))
+        self._added = 0
+        self._latest: dict[int, tuple[float, Owner]] = {}  # by number, rising
+        self._by_owner: dict[str, deque[int]] = {}
         self._ascending: list[float] = []
-        for residual in residuals:
-            self.add(residual)
+        for residual, owner in zip(residuals, owners, strict=False):
+            self.add(residual, owner)
 
-    def add(self, residual: float) -> None:
-        """Take in a job that has ended: ln(runtime / the p90 it was told, before any margin)."""
-        self._latest.append(residual)
+    def add(self, residual: float, owner: Owner = None) -> None:
+        """Take in a job that has ended: ln(runtime / the p90 it was told, before any margin), and whose it is."""
+        self._added += 1
+        self._latest[self._added] = (residual, owner)
         insort(self._ascending, residual)
+        if owner is not None:
+            own = self._by_owner.setdefault(owner, deque())
+            own.append(self._added)
+            if len(own) > self._at_most(owner):
+                self._drop(own[0])
         if len(self._latest) > self.size:
-            del self._ascending[bisect_left(self._ascending, self._latest.popleft())]
+            self._drop(next(iter(self._latest)))
+
+    def _at_most(self, owner: str) -> int:
+        return self._of_group_at_most if owner.startswith(_GROUP) else self._of_user_at_most
+
+    def _drop(self, number: int) -> None:
+        """Drop a residual that is the oldest of its owner's."""
+        residual, owner = self._latest.pop(number)
+        del self._ascending[bisect_left(self._ascending, residual)]
+        if owner is not None:
+            own = self._by_owner[owner]
+            own.popleft()
+            if not own:
+                del self._by_owner[owner]
 
     def shift_log(self) -> float:
         """Return what ln(p90) is to be raised by; 0 while there are too few residuals to tell."""
@@ -84,17 +134,52 @@ class Margin:
         coverable = bisect_left(self._ascending, OVERRUN)
         if not coverable:
             return 0.0
-        return self._ascending[min(math.ceil((count + 1) * self.level), math.ceil(coverable * COVERED_AT_MOST)) - 1]
+        shift = self._ascending[min(math.ceil((count + 1) * self.level), math.ceil(coverable * COVERED_AT_MOST)) - 1]
+        if self.trained_log is None:
+            return shift
+        return min(max(shift, self.trained_log - SHIFT_AT_MOST), self.trained_log + SHIFT_AT_MOST)
+
+    def continued(self, latest_first: Iterable[tuple[float, Owner]]) -> "Margin":
+        """Return the margin once these have been added, told from the latest back: as many are looked at as fill it."""
+        kept: list[tuple[float, Owner]] = []
+        of_owner: Counter[Owner] = Counter()
+        for residual, owner in chain(latest_first, reversed(self._latest.values())):
+            if owner is None or of_owner[owner] < self._at_most(owner):
+                of_owner[owner] += 1
+                kept.append((residual, owner))
+                if len(kept) == self.size:
+                    break
+        kept.reverse()
+        return Margin(self.size, self.level, [one[0] for one in kept], [one[1] for one in kept], self.trained_log)
+
+    def trained(self) -> "Margin":
+        """Return the margin as training leaves it: later shifts are bounded round its own."""
+        enough = len(self._ascending) >= CALIBRATION_JOBS_AT_LEAST
+        return Margin(self.size, self.level, self._residuals(), self._owners(), self.shift_log() if enough else None)
 
     def copy(self) -> "Margin":
-        return Margin(self.size, self.level, self._latest)
+        return Margin(self.size, self.level, self._residuals(), self._owners(), self.trained_log)
 
     def content(self) -> dict[str, Any]:
-        return {"size": self.size, "level": self.level, "residuals": list(self._latest)}
+        return {
+            "size": self.size,
+            "level": self.level,
+            "trained_log": self.trained_log,
+            "residuals": self._residuals(),
+            "owners": self._owners(),
+        }
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "Margin":
-        return cls(content["size"], content["level"], content["residuals"])
+        """Return what `content` gave; of a model trained before owners were kept, without them and their bounds."""
+        owners = content.get("owners") or repeat(None)
+        return cls(content["size"], content["level"], content["residuals"], owners, content.get("trained_log"))
+
+    def _residuals(self) -> list[float]:
+        return [residual for residual, _ in self._latest.values()]
+
+    def _owners(self) -> list[Owner]:
+        return [owner for _, owner in self._latest.values()]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Margin) and self.content() == other.content()
@@ -102,7 +187,9 @@ class Margin:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
 
-def rolled(margin: Margin, p90_log: Floats, residual: Floats, submit_us: Ints, end_us: Ints) -> Floats:
+def rolled(
+    margin: Margin, p90_log: Floats, residual: Floats, submit_us: Ints, end_us: Ints, owner: NDArray[np.object_]
+) -> Floats:
     """Return ln(p90) of jobs in submission order, each raised by the margin as of its submission.
 
     A job's residual counts for those submitted strictly after it ended; NaN is of a job without one.
@@ -114,7 +201,7 @@ def rolled(margin: Margin, p90_log: Floats, residual: Floats, submit_us: Ints, e
     shifted, done = np.empty(len(p90_log)), 0
     for job, until in enumerate(ready.tolist()):
         while done < until:
-            margin.add(float(residual[ended[done]]))
+            margin.add(float(residual[ended[done]]), owner[ended[done]])
             done += 1
         shifted[job] = p90_log[job] + margin.shift_log()
     return shifted

@@ -15,6 +15,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def _reply(request: dict[str, Any], memory: int) -> dict[str, Any]:
     _name(f"fit {request['fitter']}")
     try:
         inputs, runtime_s = _read(memory, tuple(request["names"]), request["jobs"])
+        if request["owners"] is not None:
+            inputs = replace(inputs, owner=np.array(request["owners"], object))
         rule = FITTERS[request["fitter"]](inputs, runtime_s, Training.model_validate(request["training"]))
         return {"kind": rule.kind, "columns": rule.columns, "content": rule.content(), "files": rule.files()}
     except Exception as error:  # noqa: BLE001 whatever it is, it is this fit's: the reply names it, the log has its traceback

@@ -17,7 +17,7 @@ from runcast.training.errors import NotEnoughJobs
 from runcast.training.forecast import Forecast, Inputs
 from runcast.training.kinds import Fitted, find_kind, find_predictor, fit, fit_comparison
 from runcast.training.ranked import Ranked
-from runcast.training.rows import encoded_inputs, ended_before, plain_inputs
+from runcast.training.rows import encoded_inputs, ended_before, owners, plain_inputs
 from runcast.training.scoring import Rule, Scorer
 
 _READS: tuple[str, ...] = tuple(dict.fromkeys(name for names in READS.values() for name in names))
@@ -81,7 +81,7 @@ def _answer(rule: Rule, inputs: Inputs, matrix: Matrix) -> Forecast:
     runtime_s = np.where(matrix.ended.has_runtime, matrix.ended.runtime_s, np.nan)
     p90_log = rule.p90_log(inputs)
     residual = residual_log(np.log(np.maximum(runtime_s, 1)), p90_log, inputs.hard_limit_s)
-    return rule.answer(inputs, rolled(rule.margin, p90_log, residual, matrix.submit_us, matrix.ended.end_us))
+    return rule.answer(inputs, rolled(rule.margin, p90_log, residual, matrix.submit_us, matrix.ended.end_us, owners(matrix)))
 
 
 def _inputs(matrix: Matrix, encoder: Encoder | None) -> tuple[Inputs, Inputs]:

@@ -22,12 +22,14 @@ FLOOR_S = 1.0
 class Inputs:
     """One row per job: `values` float32 (n, k) in the order of `names`, NaN = unknown; `hard_limit_s` float64 (n,).
 
-    `hard_limit_s` holds a limit only where the job is killed at it (time_limit_kind "hard"), NaN elsewhere.
+    `hard_limit_s` holds a limit only where the job is killed at it (time_limit_kind "hard"), NaN elsewhere. `owner` is whose job it is
+    (conformal.owner_of), where fitting needs it: no forecast depends on it but by p90's margin.
     """
 
     names: tuple[str, ...]
     values: NDArray[np.float32]
     hard_limit_s: Floats
+    owner: NDArray[np.object_] | None = None
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape != (len(self.hard_limit_s), len(self.names)):
@@ -56,10 +58,10 @@ class Inputs:
                 f"{' …' if len(missing) > 5 else ''}; rebuild the features or retrain"
             )
         where = [self.names.index(name) for name in names]
-        return Inputs(tuple(names), np.ascontiguousarray(self.values[:, where]), self.hard_limit_s)
+        return Inputs(tuple(names), np.ascontiguousarray(self.values[:, where]), self.hard_limit_s, self.owner)
 
     def take(self, rows: NDArray[np.intp] | slice) -> "Inputs":
-        return Inputs(self.names, self.values[rows], self.hard_limit_s[rows])
+        return Inputs(self.names, self.values[rows], self.hard_limit_s[rows], None if self.owner is None else self.owner[rows])
 
 
 @dataclass(frozen=True)

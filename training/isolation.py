@@ -63,6 +63,7 @@ class _Worker:
     def ask(self, name: str, inputs: Inputs, runtime_s: Floats, training: Training) -> dict[str, Any]:
         """Return the worker's reply; raises FitFailed where it dies or does not reply in time."""
         request = {"fitter": name, "names": inputs.names, "jobs": len(inputs), "training": training.model_dump(mode="json")}
+        request["owners"] = None if inputs.owner is None else inputs.owner.tolist()
         self._socket.settimeout(training.fit_timeout_s)
         memory = os.memfd_create("runcast-fit")
         try:

@@ -27,7 +27,7 @@ SCORE_SHARE = 1e-6
 FILES = ("p50.txt", "p50_ratio.txt", "p90.txt", "scorer.txt", "refiner.txt")
 
 #: Raised when the code below changes its numbers though the constants above read the same.
-CODE_VERSION = 2
+CODE_VERSION = 3
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from runcast.data.cluster import Training
 from runcast.features.encoder import Encoder
 from runcast.features.matrix import Matrix
+from runcast.training.conformal import owner_of
 from runcast.training.forecast import Floats, Inputs, hard_limit_s
 
 #: At most so many, the latest ended: a night of a large cluster has to fit in minutes, and older work looks less like tomorrow's.
@@ -40,7 +41,19 @@ def plain_inputs(matrix: Matrix, names: Sequence[str]) -> Inputs:
 
 def encoded_inputs(matrix: Matrix, encoder: Encoder) -> Inputs:
     """Return every feature and the encoder's codes of the categories."""
-    return Inputs(encoder.columns, encoder.transform(matrix), _limits(matrix))
+    return Inputs(encoder.columns, encoder.transform(matrix), _limits(matrix), owners(matrix))
+
+
+def owners(matrix: Matrix) -> NDArray[np.object_]:
+    """Return whose job each is, for the share of p90's margin."""
+    users, groups = texts_of(matrix, "user"), texts_of(matrix, "group")
+    return np.array([owner_of(user, group) for user, group in zip(users, groups, strict=True)], object)
+
+
+def texts_of(matrix: Matrix, category: str) -> NDArray[np.object_]:
+    """Return a category as texts, None for null."""
+    held = matrix.categories[category]
+    return np.array([*held.vocabulary, None], object)[held.codes]
 
 
 def _limits(matrix: Matrix) -> Floats:

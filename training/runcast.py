@@ -6,7 +6,9 @@ model of where the runtime lies round it: that is the point. What an earlier mod
 learned from it: the later would trust it too much.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import lightgbm
@@ -18,7 +20,7 @@ from runcast.data.cluster import RuncastParameters
 from runcast.training.binned import rows_of
 from runcast.training.booster import Booster
 from runcast.training.candidates import CANDIDATES, COLUMNS, READS, candidates, graded, is_right
-from runcast.training.conformal import Margin, residual_log, split_latest
+from runcast.training.conformal import Margin, Owner, residual_log, split_latest
 from runcast.training.errors import ConstantPredictor
 from runcast.training.forecast import Floats, Inputs
 from runcast.training.ranked import NEAREST, Calibration, Chosen, Median, Ranked, choose, nearest_log
@@ -140,13 +142,14 @@ def _fit_p90(models: _Models, every: lightgbm.Dataset, inputs: Inputs, runtime_l
     """Return the 0.9 quantile of the earlier jobs, and its margin as of the latest, which it has not seen."""
     earlier, latest = split_latest(len(inputs))
     p90 = models.train_quantile(0.9, rows_of(every, earlier), models.given.trees)
-    latest = latest[-models.given.margin_jobs :]
     residuals: Floats = np.empty(0)
+    owners: Iterable[Owner] = repeat(None)
     if len(latest):
         held = inputs.take(latest)
+        owners = owners if held.owner is None else held.owner
         p90_log = np.asarray(p90.predict(held.select(p90.feature_name()).values, num_threads=models.threads))
         residuals = residual_log(runtime_log[latest], p90_log, held.hard_limit_s)
-    return p90, Margin(models.given.margin_jobs, models.given.margin_level, residuals.tolist())
+    return p90, Margin(models.given.margin_jobs, models.given.margin_level, residuals.tolist(), owners).trained()
 
 
 def _fit_median(models: _Models, every: lightgbm.Dataset, values: NDArray[np.float32]) -> tuple[lightgbm.Booster, Floats]:

@@ -10,31 +10,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runcast.training.conformal import Margin, residual_log
+from runcast.training.conformal import Margin, Owner, residual_log
 
 OPEN_AT_MOST = 200_000  # jobs told a p90 that have not ended; beyond, the first told are forgotten: their ends never came
 OVER_AT_MOST = 65_536  # jobs that have ended, among which one that is told of again is recognised
 
 
 class P90Told(NamedTuple):
-    """What one job was told: ln(p90) before any margin, and the hard limit (s, NaN where there is none)."""
+    """What one job was told: ln(p90) before any margin, and the hard limit (s, NaN where there is none); whose job it is."""
 
     job_key: str
     p90_log: float
     hard_limit_s: float
+    owner: Owner = None
 
 
 class RunningMargin:
     """The margin of one model, which begins as that of its training and takes in the jobs told since."""
 
     def __init__(self, margin: Margin) -> None:
-        self._seeds: list[float] = margin.content()["residuals"]
-        self._size, self._level = margin.size, margin.level
-        self._counted, self._margin = 0, margin.copy()  # the first so many residuals are in the margin
+        self._trained = margin.copy()
+        self._counted = 0  # so many residuals, the first, are in the margin
+        self._margin: Margin | None = margin.copy()
         self._open: dict[str, tuple[int, P90Told]] = {}
         self._over: dict[str, None] = {}
         self._told = 0
-        self._end_us, self._order, self._residual = array("q"), array("q"), array("d")
+        self._end_us, self._order, self._residual, self._owner = array("q"), array("q"), array("d"), array("q")
+        self._owners: list[Owner] = []  # each name once, however many jobs are its
+        self._codes: dict[Owner, int] = {}
 
     def __contains__(self, job_key: str) -> bool:
         """Whether nothing that a job may be told counts any more: it has been told its p90, or it has ended."""
@@ -60,29 +63,37 @@ class RunningMargin:
         order, one = known
         runtime_log = np.log(np.maximum(np.array([runtime_s]), 1))
         residual = residual_log(runtime_log, np.array([one.p90_log]), np.array([one.hard_limit_s]))
-        self._insert(end_us, order, float(residual[0]))
+        self._insert(end_us, order, float(residual[0]), one.owner)
 
     def shift_log(self, submit_us: int) -> float:
         """Return what ln(p90) of a job submitted then is to be raised by."""
         count = bisect_left(self._end_us, submit_us)
         if count < self._counted:  # told of late
             return self._margin_of(count).shift_log()
+        if self._margin is None:
+            self._margin = self._margin_of(self._counted)
         while self._counted < count:
-            self._margin.add(self._residual[self._counted])
+            self._margin.add(*self._job(self._counted))
             self._counted += 1
         return self._margin.shift_log()
 
-    def _insert(self, end_us: int, order: int, residual: float) -> None:
+    def _insert(self, end_us: int, order: int, residual: float, owner: Owner) -> None:
         first, last = bisect_left(self._end_us, end_us), bisect_right(self._end_us, end_us)
         at = bisect_left(self._order, order, first, last)
         self._end_us.insert(at, end_us)
         self._order.insert(at, order)
         self._residual.insert(at, residual)
+        if owner not in self._codes:
+            self._codes[owner] = len(self._owners)
+            self._owners.append(owner)
+        self._owner.insert(at, self._codes[owner])
         if at < self._counted:
             self._counted += 1
-            self._margin = self._margin_of(self._counted)
+            self._margin = None  # made anew when it is asked for, not at each of many that are told late
+
+    def _job(self, at: int) -> tuple[float, Owner]:
+        return self._residual[at], self._owners[self._owner[at]]
 
     def _margin_of(self, count: int) -> Margin:
         """Return the margin with the first `count` residuals, made anew."""
-        latest = self._residual[max(count - self._size, 0) : count].tolist()
-        return Margin(self._size, self._level, [*self._seeds, *latest][-self._size :])
+        return self._trained.continued(self._job(at) for at in range(count - 1, -1, -1))

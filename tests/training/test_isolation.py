@@ -25,6 +25,10 @@ TRAINING = Training(
 LONG = Training(min_jobs=500, gbdt=GbdtParameters(trees=20_000, leaves=63))  # a minute: killed long before
 
 
+def users(jobs: int) -> np.ndarray:
+    return np.array([None if n % 9 == 0 else f"user u{n % 9}" for n in range(jobs)], object)
+
+
 def worker_pid() -> int:
     assert isolation._worker is not None
     return isolation._worker.process.pid
@@ -34,7 +38,7 @@ def worker_pid() -> int:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_fit_is_the_one_of_this_process_to_the_byte(name: str, order: str, make_jobs: Callable) -> None:
     inputs, runtime_s = make_jobs(900)
-    inputs = Inputs(inputs.names, np.asarray(inputs.values, order=order), np.where(runtime_s > 600, 7200.0, np.nan))
+    inputs = Inputs(inputs.names, np.asarray(inputs.values, order=order), np.where(runtime_s > 600, 7200.0, np.nan), users(900))
     ours, here = fit_isolated(name, inputs, runtime_s, TRAINING), FITTERS[name](inputs, runtime_s, TRAINING)
     assert (ours.kind, ours.columns, ours.content(), ours.files()) == (here.kind, here.columns, here.content(), here.files())
 

@@ -12,6 +12,13 @@ from runcast.training.conformal import OVERRUN, Margin, residual_log, rolled
 from runcast.training.running_margin import P90Told, RunningMargin
 
 SEEDS = np.random.default_rng(0).normal(size=70).tolist()
+OWNERS = [None, "user ada", "user eve", None, "group 1"] * 14
+
+
+def trained(size: int) -> Margin:
+    """The margin of training: seeds of several owners, later shifts bounded round its own."""
+    return Margin(size, 0.9, SEEDS, OWNERS).trained()
+
 
 JOBS = st.lists(
     st.tuples(
@@ -20,6 +27,9 @@ JOBS = st.lists(
         st.sampled_from([None, 0.0, 0.5, 60.0, 3600.0, 7200.5]),  # runtime (s)
         st.sampled_from([math.nan, 60.0, 3600.0]),  # hard limit (s)
         st.floats(-1, 12),  # ln(p90)
+        st.sampled_from(
+            [None, "user ada", "user eve", "group 1"]
+        ),  # owner, of whom a window of 50 or 55 holds two jobs, of 80 four
     ),
     max_size=60,
 )
@@ -41,15 +51,17 @@ def table(jobs: list[tuple]) -> tuple[np.ndarray, ...]:
 def test_told_as_things_happen_it_is_the_rolled_margin(jobs: list[tuple], size: int) -> None:
     jobs = sorted(jobs, key=lambda job: job[0])
     submit, end, p90, residual = table(jobs)
-    running, found = RunningMargin(Margin(size, 0.9, SEEDS)), []
+    running, found = RunningMargin(trained(size)), []
     events = [(int(at), 1, n) for n, at in enumerate(submit)] + [(int(at), 0, n) for n, at in enumerate(end) if at < 2**62]
     for at, is_submission, n in sorted(events, key=lambda event: (event[0], -event[1], event[2])):
         if is_submission:
             found.append(p90[n] + running.shift_log(at))
-            running.told(P90Told(f"j{n}", float(p90[n]), jobs[n][3]))
+            running.told(P90Told(f"j{n}", float(p90[n]), jobs[n][3], jobs[n][5]))
         else:
             running.ended(f"j{n}", at, jobs[n][2])
-    np.testing.assert_array_equal(found, rolled(Margin(size, 0.9, SEEDS), p90, residual, submit, end))
+    np.testing.assert_array_equal(
+        found, rolled(trained(size), p90, residual, submit, end, np.array([job[5] for job in jobs], object))
+    )
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -58,17 +70,19 @@ def test_order_in_which_ends_are_told_and_jobs_ask_changes_nothing(jobs: list[tu
     """All are told first; then ends come in any order, with questions of any moment between them; late ones are counted too."""
     jobs = sorted(jobs, key=lambda job: job[0])
     _, end, p90, residual = table(jobs)
-    running = RunningMargin(Margin(55, 0.9, SEEDS))
+    running = RunningMargin(trained(55))
     for n in range(len(jobs)):
-        running.told(P90Told(f"j{n}", float(p90[n]), jobs[n][3]))
+        running.told(P90Told(f"j{n}", float(p90[n]), jobs[n][3], jobs[n][5]))
     for n in data.draw(st.permutations([n for n in range(len(jobs)) if end[n] < 2**62])):
         running.shift_log(data.draw(st.integers(0, 100)))
         running.ended(f"j{n}", int(end[n]), jobs[n][2])
     ended = np.flatnonzero(~np.isnan(residual))
     ended = ended[np.argsort(end[ended], kind="stable")]
     for at in data.draw(st.lists(st.integers(0, 110), min_size=1, max_size=8)):
-        seen = residual[ended[end[ended] < at]].tolist()
-        assert running.shift_log(at) == Margin(55, 0.9, [*SEEDS, *seen]).shift_log()
+        expected = trained(55)
+        for n in ended[end[ended] < at]:
+            expected.add(float(residual[n]), jobs[n][5])
+        assert running.shift_log(at) == expected.shift_log()
 
 
 def test_job_counts_only_strictly_after_its_end() -> None:
@@ -88,7 +102,7 @@ def test_told_twice_counts_once_and_the_first_counts() -> None:
         running.ended("a", 10, math.e)
         running.told(P90Told("a", 0.0, math.nan))
     assert "a" in running, "it has ended: nothing it is told counts"
-    assert sorted(running._margin_of(2)._latest)[-2:] == [0.0, 1.0]
+    assert list(running._residual) == [1.0]
 
 
 def test_job_that_outlived_its_limit_counts_as_one_that_nothing_could_cover() -> None:
