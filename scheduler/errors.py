@@ -52,6 +52,8 @@ class JournalError(RuncastError):
 class JournalBusy(RuncastError):
     """The disk does not take events as fast as they come; they were not acknowledged."""
 
+    exit_code = Exit.BUSY
+
 
 class ServeError(RuncastError):
     """The service cannot begin: its address, token or socket."""

@@ -198,4 +198,4 @@ def test_both_run_from_the_command_line(node: OneNode, commands: Run, tmp_path: 
     assert logged.returncode == 0, logged.stderr
     assert (tmp_path / "log" / "sacct-open.txt").exists()
     failed = python("scorer", socket, memory, "--note=admin_comment")
-    assert (failed.returncode, "refused: " in failed.stderr) == (1, True)
+    assert (failed.returncode, "refused: " in failed.stderr) == (9, True)
