@@ -68,7 +68,7 @@ class _Part(BaseModel):
         """YAML's yes, on and true would count as 1."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and bool not in (field.annotation, *get_args(field.annotation)):
-            raise ValueError(f"is no switch; found {str(value).lower()}")
+            raise ValueError(f"expected true or false, found {str(value).lower()}")
         return value
 
 
@@ -189,7 +189,7 @@ class Gate(_Part):
                 "neither more nor less under_share is better: set at_most or at_least, and than_best_baseline: false"
             )
         if self.metric.startswith(COVERAGE_PREFIX) and self.rows != "all":
-            raise ValueError(f"coverage is known on all jobs, not on {self.rows!r}")
+            raise ValueError(f"coverage is computed on all jobs, not on {self.rows!r}")
         return self
 
 
@@ -221,7 +221,7 @@ class Evaluation(_Part):
     @classmethod
     def _at_least_one(cls, value: tuple[Gate, ...]) -> tuple[Gate, ...]:
         if not value:
-            raise ValueError("an empty list would let every model serve; leave the key out for the gate that stands by itself")
+            raise ValueError("an empty list would let every model serve; leave the key out for the default gate")
         return value
 
     @field_validator("targets")
@@ -229,7 +229,7 @@ class Evaluation(_Part):
     def _each_once(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         names = [f"{target:g}" for target in value]
         if doubled := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"{doubled} stands twice (targets are told apart by six digits); keep one of them")
+            raise ValueError(f"{doubled} is given twice (targets are compared by six digits); keep one of them")
         return value
 
     @model_validator(mode="after")
@@ -237,7 +237,7 @@ class Evaluation(_Part):
         known = tuple(f"{COVERAGE_PREFIX}{target:g}" for target in self.targets)
         for gate in self.gates:
             if gate.metric.startswith(COVERAGE_PREFIX) and gate.metric not in known:
-                raise ValueError(f"gate on {gate.metric}: coverage is known at the targets: {', '.join(known) or 'none'}")
+                raise ValueError(f"gate on {gate.metric}: coverage is computed at the targets: {', '.join(known) or 'none'}")
         return self
 
 
@@ -389,7 +389,7 @@ def read_cluster(path: Path) -> Cluster:
     if doubled := _doubled_key(root):
         key, first = doubled
         raise ClusterFileError(
-            f"{path}:{key.start_mark.line + 1}: the key {key.value!r} stands twice, first at line {first.start_mark.line + 1}; "
+            f"{path}:{key.start_mark.line + 1}: the key {key.value!r} is given twice, first at line {first.start_mark.line + 1}; "
             "keep one of them"
         )
     if root is None or not isinstance(content, dict):

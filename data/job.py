@@ -242,13 +242,13 @@ def _keep_what_it_is_made_with(cluster: Cluster, settings: Settings, lake: Lake,
         if kept.get("pseudonyms") != pseudonyms:
             raise HistoryMismatch(
                 f"{cluster.path}: the names of {cluster.name} in {lake.root} are {_said(kept.get('pseudonyms'))}, the cluster file now "
-                f"asks for {_said(pseudonyms)}. One history has one way: put the cluster file back, or begin anew with another "
+                f"asks for {_said(pseudonyms)}. One history cannot mix the two: put the cluster file back, or begin anew with another "
                 "RUNCAST_HOME and `runcast ingest --all`, and delete the old one where its clear names must go."
             )
         if kept.get("time_zone", cluster.time_zone) != cluster.time_zone:
             raise HistoryMismatch(
                 f"{cluster.path}: time_zone is {cluster.time_zone}, the jobs of {cluster.name} in {lake.root} were read as "
-                f"{kept['time_zone']}: each would stand there twice. Put the zone back; or, if it was wrong, delete "
+                f"{kept['time_zone']}: each job would be there twice. Put the zone back; or, if it was wrong, delete "
                 f"{lake.root}/*/cluster={quote(cluster.name, safe='')} and load all of the log again (`runcast ingest --all`)."
             )
     path = _made_with_path(cluster.name, settings)
@@ -437,7 +437,7 @@ def _refuse_moved_clock(cluster: Cluster, lake: Lake, jobs: pa.Table) -> None:
         if (moved := moved_clock(jobs, known)) is not None:
             by_h, count, both = moved
             raise HistoryMismatch(
-                f"{cluster.name}: {count} of {both} jobs that the lake knows are now submitted "
+                f"{cluster.name}: {count} of {both} jobs that were loaded before are now submitted "
                 f"{by_h:+g} h from what they were: the log is written in another zone than before, or its "
                 f"zone in {cluster.path} ({cluster.time_zone}) was wrong. Nothing was written. Have the log written in one zone, or "
                 "begin its history anew."

@@ -99,9 +99,9 @@ class Lake:
         """Raise LakeBehind unless the cluster was loaded up to `cut`, the end of `day` (microseconds UTC)."""
         known = self.as_of_us(cluster)
         if known is None or known < cut:
-            until = "no job" if known is None else f"the jobs until {_utc(known)}"
+            until = "no jobs are loaded" if known is None else f"jobs are loaded until {_utc(known)}"
             raise LakeBehind(
-                f"{cluster}: the lake knows {until}, and {day} ends at {_utc(cut)}. "
+                f"{cluster}: {until}, and {day} ends at {_utc(cut)}. "
                 f"Load it first: runcast ingest --cluster {cluster} --date {day}"
             )
 

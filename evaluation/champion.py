@@ -43,7 +43,7 @@ def compare_with_champion(matrix: Matrix, cluster: Cluster, kind: str, folder: P
     if card.feature_version != feature_version():
         return without(f"it reads features of version {card.feature_version}, these are {feature_version()}")
     if champion.kind == kind and card.parameters == find_kind(kind).parameters(cluster.training):
-        return without("it has the same recipe; the newcomer only knows more jobs")
+        return without("it has the same recipe; the challenger has only learned from more jobs")
     if len(rows) < cluster.evaluation.min_test_jobs:
         return without(
             f"{len(rows)} jobs were submitted after its cut and have ended, {cluster.evaluation.min_test_jobs} asked for"

@@ -95,7 +95,7 @@ def evaluate(
             matrix, test_rows(matrix, cluster.evaluation.test_share), kinds, cluster.training, "once", cluster.zone
         )
     except (NothingToJudge, NotEnoughJobs) as error:
-        reason = f"nothing to judge: {error}"
+        reason = f"too little history: {error}"
         document = nothing_to_judge(
             cluster,
             day=night,

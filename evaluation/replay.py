@@ -93,7 +93,9 @@ def replay(
     Raises NothingToJudge where there are no test jobs and NotEnoughJobs where nothing had ended before the first.
     """
     if not len(rows):
-        raise NothingToJudge("no ended job with a runtime above 0 to test on. Load more of the log, or widen the dates.")
+        raise NothingToJudge(
+            "no ended job with a runtime above 0 to test on. Come back when more jobs have ended, load more of the log, or widen the dates"
+        )
     submit_us = matrix.submit_us[rows]
     moments = cuts(int(submit_us[0]), int(submit_us[-1]), every, zone)
     starts = np.searchsorted(submit_us, moments, side="left")
@@ -112,7 +114,7 @@ def replay(
             told.append((cut_us, len(last.rows), int(stop - start)))
         progress(done, len(moments))
     if last is None:
-        raise NothingToJudge("no cut had a job to answer")
+        raise NothingToJudge("no job was submitted in the test days. Widen the dates")
     return Replay(rows, {kind: joined(parts) for kind, parts in pieces.items()}, tuple(told), fallbacks, failures, last)
 
 

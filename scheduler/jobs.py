@@ -114,7 +114,7 @@ def refuse_future(name: str, moment_us: int | None, now_us: int | None) -> None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number; write null for what is not known")
+    raise ValueError(f"{name} is no JSON number; write null for an unknown value")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: making one takes longer than reading a job

@@ -23,7 +23,7 @@ def fit_baseline(kind: str, inputs: Inputs, runtime_s: Floats) -> Baseline:
     """Fit the baseline `kind` on ended jobs; raises NotEnoughJobs where there is none."""
     if not len(inputs):
         raise NotEnoughJobs(
-            "no job had ended: there is nothing to predict from, not even a median. Load an earlier part of the log."
+            "no job had ended yet, so there is nothing to learn from. Come back in a few days, or load an earlier part of the log"
         )
     given_s = inputs.column(READS[kind][0])
     known = np.isfinite(given_s) & (given_s > 0)

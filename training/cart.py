@@ -29,7 +29,9 @@ def fit_cart(inputs: Inputs, runtime_s: Floats, parameters: CartParameters, seed
         max_depth=parameters.max_depth, min_samples_leaf=parameters.min_samples_leaf, random_state=seed
     ).fit(inputs.values[earlier], np.log(runtime_s[earlier]))
     if tree.tree_.node_count == 1:
-        raise ConstantPredictor(f"no feature splits the {len(earlier)} training jobs: the tree would answer them all alike")
+        raise ConstantPredictor(
+            f"no feature splits the {len(earlier)} training jobs: the model would give every job the same forecast"
+        )
     of_earlier = export_cart(tree, inputs.names, inputs.values[earlier], runtime_s[earlier])
     of_all = export_cart(tree, inputs.names, inputs.values, runtime_s)
     factor = conformal_factor(runtime_s[latest], of_earlier.forecast(inputs.take(latest)).p90_s)

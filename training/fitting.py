@@ -41,7 +41,9 @@ def fit_at(matrix: Matrix, cut_us: int, kinds: Sequence[str], training: Training
     """Fit `kinds` on what had ended before the cut; raises NotEnoughJobs where nothing had."""
     rows = ended_before(matrix, cut_us, training)
     if not len(rows):
-        raise NotEnoughJobs("no job had ended before the cut: there is nothing to predict from, not even a median")
+        raise NotEnoughJobs(
+            "no job had ended before the first test job. Come back in a few days, or load an earlier part of the log"
+        )
     learned = matrix.take(rows)
     encoder = Encoder.fit(learned) if any(find_predictor(kind).is_model for kind in kinds) else None
     plain, encoded = _inputs(learned, encoder)

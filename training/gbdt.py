@@ -43,7 +43,9 @@ def fit_gbdt(inputs: Inputs, runtime_s: Floats, parameters: GbdtParameters, seed
     p50 = lightgbm.train({**common, "objective": "regression_l1"}, every, parameters.trees)
     p90 = lightgbm.train({**common, "objective": "quantile", "alpha": 0.9}, rows_of(every, earlier), parameters.trees)
     if not any(tree["num_leaves"] > 1 for tree in p50.dump_model()["tree_info"]):
-        raise ConstantPredictor(f"no feature splits the {len(runtime_s)} training jobs: the model would answer them all alike")
+        raise ConstantPredictor(
+            f"no feature splits the {len(runtime_s)} training jobs: the model would give every job the same forecast"
+        )
     latest_p90_s = np.exp(np.asarray(p90.predict(inputs.values[latest], num_threads=threads))) if len(latest) else np.empty(0)
     return Gbdt("gbdt", inputs.names, _plain(p50), _plain(p90), conformal_factor(runtime_s[latest], latest_p90_s))
 

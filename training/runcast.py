@@ -52,7 +52,7 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     inputs, runtime_log = inputs.take(latest), np.log(np.maximum(runtime_s[latest], 1))
     if len(inputs) < JOBS_AT_LEAST:
         raise ConstantPredictor(
-            f"{len(inputs)} training jobs: from fewer than {JOBS_AT_LEAST} nothing can be held back to calibrate on"
+            f"{len(inputs)} training jobs, at least {JOBS_AT_LEAST} are needed: a part of them is set aside for calibration"
         )
     models = _Models(parameters, seed, threads)
     names = quantile_columns(inputs.names)
@@ -60,7 +60,9 @@ def fit_runcast(inputs: Inputs, runtime_s: Floats, parameters: RuncastParameters
     every = lightgbm.Dataset(values, runtime_log, feature_name=list(names), params=models.quantile(0.5), free_raw_data=False)
     of_runtime, of_runtime_unseen = _fit_median(models, every, values)
     if not any(tree["num_leaves"] > 1 for tree in of_runtime.dump_model()["tree_info"]):
-        raise ConstantPredictor(f"no feature splits the {len(inputs)} training jobs: the model would answer them all alike")
+        raise ConstantPredictor(
+            f"no feature splits the {len(inputs)} training jobs: the model would give every job the same forecast"
+        )
     p90, margin = _fit_p90(models, every, inputs, runtime_log)
     near_log = nearest_log(inputs.select((NEAREST,)).values[:, 0])
     every.set_label(runtime_log - near_log)

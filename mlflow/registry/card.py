@@ -128,7 +128,7 @@ def _data(document: Document, training: Mapping[str, Any]) -> str:
     )
     learned = f"Learned from {jobs:,} ended jobs{span}"
     if censored:
-        learned += f"; {percent(censored / jobs)} of them were cut from outside and count with the time they held their nodes"
+        learned += f"; {percent(censored / jobs)} of them were censored (ended from outside) and count with the time they held their nodes"
     if not document["jobs"]:
         return f"{learned}."
     data = document["data"]

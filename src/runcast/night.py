@@ -97,13 +97,13 @@ MODEL_KINDS: tuple[str, ...] = ("cart", "gbdt", "runcast")
 STAGES: tuple[Stage, ...] = (
     Stage("ingest", "read the log into the lake", _ingest),
     Stage("quality", "check what was loaded", _quality),
-    Stage("features", "one row per submitted job", _features),
+    Stage("features", "compute one row of features for each submitted job", _features),
     *(Stage(f"train_{kind}", f"fit {kind} on all that had ended", _train(kind)) for kind in MODEL_KINDS),
     Stage("evaluate", "replay the latest jobs beside the baselines", _evaluate),
     Stage("register", "log the run and register the versions", _register),
-    Stage("promote", "say which models passed every gate and may serve", _promote),
+    Stage("promote", "decide which models passed every gate and may serve", _promote),
     Stage("export", "write the bundle for the scheduler; champions move with it", _export),
-    Stage("drift", "tell of what changed; stops nothing", _drift),
+    Stage("drift", "compare the work and the errors with the weeks before; stops nothing", _drift),
 )
 BY_NAME: dict[str, Stage] = {stage.name: stage for stage in STAGES}
 #: The stages that nothing waits for; in Airflow either may be the later one.

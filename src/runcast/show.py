@@ -75,7 +75,7 @@ def ingest_lines(report: Record) -> str:
     lines = [
         f"{report['rows_in']} rows in = {report['accepted']} accepted + {report['rejected']} rejected + "
         f"{sum(report['skipped'].values())} skipped",
-        f"{report['ended']} ended and {report['open']} open jobs kept, {report['duplicates']} told twice; "
+        f"{report['ended']} ended and {report['open']} open jobs kept, {report['duplicates']} duplicates merged; "
         f"{report['written_count']} {'file' if report['written_count'] == 1 else 'files'} of the lake written, which now holds "
         f"{report['partitions']} {'day' if report['partitions'] == 1 else 'days'} with ended jobs",
     ]
@@ -229,7 +229,7 @@ def live_lines(record: Record) -> str:
         lines += [f"  {name}: {_numbers(numbers)}" for name, numbers in record["by_model_version"].items()]
     if record["late"] or record["before_log"]:
         lines.append(
-            f"  {record['late']} told only after they had ended, {record['before_log']} from before the service kept anything"
+            f"  {record['late']} had a forecast only after they had ended, {record['before_log']} came before the service kept forecasts"
         )
     if served["rejected"]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in served["rejected_by_reason"].items())
@@ -244,7 +244,7 @@ def live_line(record: Record) -> str:
     if "damaged" in record:
         return str(record["damaged"])
     ended = f"{record['cluster']}, jobs that ended on {record['day']}: {record['jobs']}"
-    told = f"{ended}, {percent(record['unanswered_share'])} not told in time"
+    told = f"{ended}, {percent(record['unanswered_share'])} without a forecast in time"
     return f"{told}; {_numbers(record['all'])}" if record["answered"] else told
 
 

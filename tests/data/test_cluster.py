@@ -28,7 +28,7 @@ def test_good_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        pytest.param(GOOD + "time_zone: Europe/Berlin\n", r"c\.yaml:5: the key 'time_zone' stands twice, first at line 4", id="top"),
+        pytest.param(GOOD + "time_zone: Europe/Berlin\n", r"c\.yaml:5: the key 'time_zone' is given twice, first at line 4", id="top"),
         pytest.param(GOOD.replace("  paths", "  format: pai\n  paths"), r"c\.yaml:3: the key 'format' .* first at line 2", id="nested"),
         pytest.param(
             GOOD + "evaluation:\n  gates:\n    - {metric: a, metric: b}\n", r"c\.yaml:7: the key 'metric' .* first at line 7", id="list"
@@ -140,8 +140,8 @@ def test_a_number_without_sense_is_refused_at_every_key(tmp_path: Path, key: tup
     [
         ("{metric: err_factor}", r"gates\.0\.metric: unknown 'err_factor'; did you mean 'error_factor'\?"),
         ("{metric: x}", r"gates\.0\.metric: unknown 'x'; known are mdape, .*coverage_<target>"),
-        ("{metric: coverage_0.5}", r"coverage is known at the targets: coverage_0\.089, coverage_0\.108"),
-        ("{metric: coverage_0.089, rows: long}", r"coverage is known on all jobs, not on 'long'"),
+        ("{metric: coverage_0.5}", r"coverage is computed at the targets: coverage_0\.089, coverage_0\.108"),
+        ("{metric: coverage_0.089, rows: long}", r"coverage is computed on all jobs, not on 'long'"),
         ("{rows: recuring}", r"gates\.0\.rows: unknown 'recuring'; did you mean 'recurring'\?"),
         ("{rows: 'state:COMPLETE'}", r"gates\.0\.rows: unknown 'COMPLETE'; did you mean 'COMPLETED'\?"),
         ("{than_best_baseline: false}", r"gates\.0: asks for nothing"),
@@ -202,8 +202,8 @@ def test_gates_may_ask_for_what_is_computed_and_for_nothing_else() -> None:
         ("quality: {null_share_at_most: {usr: 0.1}}\n", r"unknown 'usr'; did you mean 'user'\?"),
         ("quality: {null_share_at_most: {user: 1.5}}\n", r"null_share_at_most\.user: .*less than or equal to 1"),
         ("quality: {null_share_at_most: {user: .nan}}\n", r"null_share_at_most\.user: .*finite"),
-        ("evaluation: {targets: [0.1, 0.1]}\n", r"c\.yaml:5: evaluation\.targets: 0\.1 stands twice"),
-        ("evaluation: {targets: [0.0891234567, 0.08912345678]}\n", r"evaluation\.targets: 0\.0891235 stands twice"),
+        ("evaluation: {targets: [0.1, 0.1]}\n", r"c\.yaml:5: evaluation\.targets: 0\.1 is given twice"),
+        ("evaluation: {targets: [0.0891234567, 0.08912345678]}\n", r"evaluation\.targets: 0\.0891235 is given twice"),
         ("export: {valid_days: 0.001}\n", r"export\.valid_days: .*greater than or equal to 0\.05"),
         ("evaluation: {targets: [8.9]}\n", r"evaluation\.targets\.0: .*less than or equal to 1"),
         ("evaluation: {targets: [.nan]}\n", r"evaluation\.targets\.0: .*finite"),

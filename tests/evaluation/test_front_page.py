@@ -146,7 +146,7 @@ def test_how_a_night_ended(given: Night, said: tuple[str, str]) -> None:
         ),
         (cluster(night(model="other"), serves=SERVES), ["abcdef12 in place of other", "2.00×"]),
         (cluster(serves=None), ["nothing", "–"]),
-        (cluster(serves={**SERVES, "valid_until": "2026-06-30T00:00:00Z"}), ["past its date", "answers nothing"]),
+        (cluster(serves={**SERVES, "valid_until": "2026-06-30T00:00:00Z"}), ["past its date", "gives no forecasts"]),
         (cluster(serves={**SERVES, "kind": "nearest_median"}), ["2.50×"]),
     ],
     ids=[

@@ -157,8 +157,8 @@ def test_no_job_at_all_is_a_report_that_says_so(log: pd.DataFrame, prepare: Call
         waiting[name] = pd.to_datetime(waiting[name], utc=True)
     found = evaluate(cluster(), prepare(waiting, day, models=[]), day)
     assert found.document["jobs"] == 0
-    assert found.verdicts["cart"].reasons[0].startswith("nothing to judge: no ended job with a runtime above 0")
-    assert "nothing to judge" in found.html.read_text()
+    assert found.verdicts["cart"].reasons[0].startswith("too little history: no ended job with a runtime above 0")
+    assert "too little history" in found.html.read_text()
     assert len(json.dumps(found.summary())) < 10_000
 
 
@@ -183,7 +183,9 @@ def test_champion_and_newcomer_are_compared_on_what_neither_had_seen(log: pd.Dat
 @pytest.mark.parametrize(
     ("champion_day", "changes", "reason"),
     [
-        pytest.param(dt.date(2024, 4, 2), {}, "it has the same recipe; the newcomer only knows more jobs", id="same recipe"),
+        pytest.param(
+            dt.date(2024, 4, 2), {}, "it has the same recipe; the challenger has only learned from more jobs", id="same recipe"
+        ),
         pytest.param(
             dt.date(2024, 4, 11), {"gbdt": {"trees": 20}}, "submitted after its cut and have ended, 100 asked for", id="too few"
         ),

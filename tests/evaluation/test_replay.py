@@ -120,7 +120,7 @@ def test_small_cluster_is_answered_by_the_baseline_and_says_so(make_log: Callabl
 
 
 def test_nothing_ended_before_the_first_test_job(matrix: Matrix) -> None:
-    with pytest.raises(NotEnoughJobs, match="no job had ended before the cut"):
+    with pytest.raises(NotEnoughJobs, match="no job had ended before the first test job"):
         replay(matrix, submitted_in(matrix, None, None), ("request",), TRAINING, "once", UTC)
 
 

@@ -58,7 +58,7 @@ def _document(**changed: Any) -> dict[str, Any]:
         "| error factor, all jobs (1 is perfect) | &nbsp;&nbsp;&nbsp;2.50× | &nbsp;&nbsp;&nbsp;3.00× |",
         "| jobs that ended within p90 (90 % is right) | &nbsp;&nbsp;&nbsp;90.5&nbsp;% | &nbsp;&nbsp;&nbsp;90.5&nbsp;% |",
         "| jobs, surest first, at a median error of 8.9 % | &nbsp;&nbsp;&nbsp;20.0&nbsp;% | &nbsp;&nbsp;&nbsp;10.0&nbsp;% |",
-        "Learned from 12,000 ended jobs, submitted from 2026-01-01, ended by 2026-03-31; 5.0 % of them were cut from outside",
+        "Learned from 12,000 ended jobs, submitted from 2026-01-01, ended by 2026-03-31; 5.0 % of them were censored",
         "Judged by replay on the latest 3,000, submitted 2026-03-10 to 2026-03-31",
         "- ✓ gbdt: error\\_factor on all jobs is 2.5",
         "the baseline `request` answers",
@@ -78,13 +78,13 @@ def test_first_line_is_plain_text_for_tables_of_versions() -> None:
 
 
 def test_card_of_a_night_without_test_jobs_says_why() -> None:
-    failed = {"passed": False, "results": [{"name": "enough_jobs", "passed": False, "sentence": "nothing to judge: no job"}]}
+    failed = {"passed": False, "results": [{"name": "enough_jobs", "passed": False, "sentence": "too little history: no job"}]}
     nothing = _document(
         jobs=0, predictors={}, coverage={}, slices={}, verdicts={"gbdt": failed}, data={"fingerprint": "f" * 64}, notes=["no job"]
     )
     card = model_card(nothing, "gbdt", TRAINING)
     assert card.splitlines()[0] == "not passed · night of 2026-03-31"
-    assert "- ✗ nothing to judge: no job" in card
+    assert "- ✗ too little history: no job" in card
 
 
 def test_card_is_cut_at_what_mlflow_keeps() -> None:

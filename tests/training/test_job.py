@@ -176,7 +176,7 @@ def test_nothing_ended_is_an_error(prepare: Callable) -> None:
     table["end_time"] = pd.to_datetime(table["end_time"], utc=True)
     table["start_time"] = pd.to_datetime(table["start_time"], utc=True)
     settings = prepare(table)
-    with pytest.raises(NotEnoughJobs, match="no job had ended before the cut"):
+    with pytest.raises(NotEnoughJobs, match="no job had ended before the first test job"):
         train(CLUSTER, settings, DAY, "cart")
 
 

@@ -37,7 +37,7 @@ def test_constant_predictor_is_replaced_and_said(kind: str, make_jobs: Callable)
     alike = Inputs(inputs.names, np.ones_like(inputs.values), inputs.hard_limit_s)
     fitted = fit(kind, alike, np.arange(1.0, 501.0), TRAINING)
     assert fitted.rule.kind == "nearest_median"
-    assert "would answer them all alike" in str(fitted.fallback_reason)
+    assert "would give every job the same forecast" in str(fitted.fallback_reason)
 
 
 @pytest.mark.parametrize("kind", [*BASELINES, *MODELS])
