@@ -10,7 +10,7 @@ export RUNCAST_HOME ?= $(CURDIR)/var
 # One OpenMP thread: two spinning threads on a busy 2-core machine were measured 10 to 100 times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup wheel run ui test crash lint lock digests images licences reference format fuzz bench nights accuracy studies worth clean
+.PHONY: help setup wheel run ui test crash attack lint lock digests images licences reference format fuzz bench nights accuracy studies worth clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ test: setup ## the whole suite (RUNCAST_TRACES=folder adds the tests on real log
 
 crash: setup ## kill a night at 200 file operations, fill its disk, make it read-only (SEED=0: others for each); what must hold is checked
 	@$(BIN)/python tests/crash/harness.py --points 200 --full 60 --read-only 40 --seed $(or $(SEED),0)
+
+attack: setup ## what somebody who means harm would try: on the service at length, on logs, bundles, registry, feeder and webhook
+	@$(BIN)/python tests/attack/service_attacks.py
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m attack
 
 lint: setup ## ruff, mypy, import-linter; known vulnerabilities of what is pinned, where their data can be reached
 	@$(BIN)/ruff check .

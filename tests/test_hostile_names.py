@@ -22,6 +22,8 @@ from typer.testing import CliRunner
 from runcast.cli import app
 from runcast.data.lake import Lake
 
+pytestmark = pytest.mark.attack
+
 DAY = "2026-01-16"
 START = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 HEADER = "JobID|User|Group|Account|Partition|Submit|Start|End|Elapsed|State|ReqCPUS|Timelimit|WorkDir|JobName"

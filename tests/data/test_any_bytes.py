@@ -14,6 +14,8 @@ from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.registry import SOURCES
 
+pytestmark = pytest.mark.attack
+
 #: Header and one good row of each format.
 FORMATS = {
     "helios": (

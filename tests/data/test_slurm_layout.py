@@ -12,6 +12,8 @@ from runcast.data.errors import SourceError
 from runcast.data.sources import slurm_sacct
 from runcast.data.sources.batch import Batch
 
+pytestmark = pytest.mark.attack
+
 DELIMITER = "|00c0ffee00c0ffee|"  # as README.md draws one
 HEADER = DELIMITER.join(("JobID", "JobName", "WorkDir", "User", "Submit", "Start", "End", "State"))
 CLUSTER = Cluster.model_validate({"name": "c", "time_zone": "UTC", "source": {"format": "slurm_sacct", "paths": ["*"]}})

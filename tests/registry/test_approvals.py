@@ -23,6 +23,8 @@ from runcast.scheduler.bundle import read_manifest, resolve
 from runcast.training.job import train
 from runcast.training.kinds import BASELINES
 
+pytestmark = pytest.mark.attack
+
 KIND, NAME = "gbdt", "runcast-demo-gbdt"
 NIGHTS = [dt.date(2026, 3, day) for day in (29, 30, 31)]
 NOW = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC)

@@ -18,6 +18,8 @@ from runcast.scheduler.errors import BundleDamaged, BundleMismatch
 from runcast.scheduler.predictor import Predictor
 from runcast.training.errors import ModelFileError
 
+pytestmark = pytest.mark.attack
+
 
 def _seal(bundle: Path, **changed: Any) -> None:
     """Make sizes and hashes of the manifest those of the files that are there, and change what else it says."""

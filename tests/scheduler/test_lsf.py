@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent / "slurm"))
 
 from answering import FORECAST, RUBBISH, Answering, answering, nobody_accepts
 
+pytestmark = pytest.mark.attack
+
 ESUB = Path(__file__).parents[2] / "scheduler" / "lsf" / "esub.runcast"
 
 #: The example of LSF's manual: bsub -q normal -x -P my_project -R "r1m rusage[dummy=1]" -n 90 sleep 10

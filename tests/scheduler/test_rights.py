@@ -9,6 +9,8 @@ import pytest
 from runcast.scheduler.request import Refusal, check_sender
 from runcast.scheduler.rights import Peer, Rights, check_own, check_report
 
+pytestmark = pytest.mark.attack
+
 ASK, TELL = "a" * 16, "r" * 16
 ROOT, OWN, SLURM, ANN = Peer(0, "uid 0"), Peer(os.getuid(), "own"), Peer(64_030, "uid 64030"), Peer(65_534, "uid 65534")
 REMOTE = Peer(None, "10.0.0.7")

@@ -12,7 +12,10 @@ from runcast.scheduler.bundle import read_manifest
 from runcast.scheduler.errors import BundleDamaged, BundleError, BundleUnsigned
 from runcast.scheduler.predictor import Predictor
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here: bundles cannot be signed")
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here: bundles cannot be signed"),
+]
 
 
 def _key(folder: Path, name: str) -> Path:

@@ -8,6 +8,8 @@ import pytest
 from runcast.scheduler import turns
 from runcast.scheduler.turns import Turns
 
+pytestmark = pytest.mark.attack
+
 
 def _run(*works: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> str:
     """Run works of so many steps, each a slice, all at once; return the peers in the order of their slices."""

@@ -10,6 +10,8 @@ import pytest
 from runcast.training.errors import ModelFileError
 from runcast.training.tree_text import check_tree_text
 
+pytestmark = pytest.mark.attack
+
 #: Of two features and three leaves, written by hand from the format's description: node 1 is the left child of node 0.
 SMALL = """tree
 version=v4

@@ -11,6 +11,8 @@ from reviews import ANNOTATIONS, NOW_S, POD, SCALE, with_
 from runcast.scheduler.client import ServiceError
 from runcast.scheduler.kubernetes.admission import ReviewError, answer, job_of
 
+pytestmark = pytest.mark.attack
+
 
 def patch_of(review: dict[str, Any]) -> list[dict[str, Any]] | None:
     response = answer(review, lambda job: dict(FORECAST), NOW_S)["response"]

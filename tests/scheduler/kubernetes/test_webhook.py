@@ -26,6 +26,8 @@ from runcast.scheduler.client import Client
 from runcast.scheduler.kubernetes import webhook as server_module
 from runcast.scheduler.kubernetes.webhook import LARGEST_REVIEW_BYTES, MOST_OF_ONE_PEER, Tls, Webhook, main
 
+pytestmark = pytest.mark.attack
+
 MANIFEST = Path(__file__).parents[3] / "scheduler" / "kubernetes" / "webhook.yaml"
 REVIEW = json.dumps(POD).encode()
 

@@ -23,6 +23,8 @@ from runcast.scheduler.slurm.accounting import (
     sacct_command,
 )
 
+pytestmark = pytest.mark.attack
+
 #: As Slurm 22.05.8 wrote it with SLURM_TIME_FORMAT=%s.
 ENDED = {
     "JobID": "17",

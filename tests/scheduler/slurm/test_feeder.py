@@ -12,6 +12,8 @@ from runcast.scheduler.slurm.accounting import LOG_FIELDS
 from runcast.scheduler.slurm.feeder import EventsReport, tell_events, write_log
 from runcast.scheduler.slurm.memory import MemoryFileError, held
 
+pytestmark = pytest.mark.attack
+
 NOW_S = 1796009500.0
 
 
