@@ -54,7 +54,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("mem_mib", "float64", "MiB", True, "submit", "Memory asked for in total."),
     Column("node_count", "float64", "nodes", True, "submit", "Nodes asked for."),
     Column("time_limit_s", "float64", "s", True, "submit", "Walltime limit or estimate given at submission."),
-    Column("time_limit_kind", "string", "", False, "submit", "hard (killed at it), advisory, unlimited, or absent."),
+    Column(
+        "time_limit_kind",
+        "string",
+        "",
+        False,
+        "submit",
+        "hard (killed at it), advisory, unlimited, partition (that of the queue, not known), or absent.",
+    ),
     Column("priority", "float64", "", True, "submit", "Priority, where the log's value is that of the submission."),
     Column("task_role", "string", "", True, "submit", "Role of the task: worker, ps, chief, ..."),
     Column("framework", "string", "", True, "submit", "Framework or workload type named at submission."),
@@ -94,4 +101,4 @@ COLUMNS: tuple[Column, ...] = (
 BY_NAME: dict[str, Column] = {column.name: column for column in COLUMNS}
 NAMES: tuple[str, ...] = tuple(BY_NAME)
 LABELS: tuple[str, ...] = ("event", "censored", "excluded")
-TIME_LIMIT_KINDS: tuple[str, ...] = ("hard", "advisory", "unlimited", "absent")
+TIME_LIMIT_KINDS: tuple[str, ...] = ("hard", "advisory", "unlimited", "partition", "absent")

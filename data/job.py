@@ -397,6 +397,12 @@ def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None
 def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
     if seen.rows_in == 0 and seen.notes["empty_files"] and not log.settled:
         raise SourceError(f"{cluster.name}: every file of {', '.join(cluster.source.paths)} is empty. Nothing was written.")
+    others = seen.skipped["other_cluster"]
+    if others and not seen.accepted + log.accepted:
+        raise SourceError(
+            f"{cluster.name}: the log has no job of the Slurm cluster {cluster.source.options.get('slurm_cluster')!r}; {others} records "
+            "are of others. Nothing was written. Name one of the column Cluster in source.options.slurm_cluster."
+        )
     rejected = len(seen.rejects) + log.rejected
     records = rejected + seen.accepted + log.accepted
     at_most = cluster.source.reject_share_at_most

@@ -12,14 +12,15 @@ _FORM = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?(\.\d
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 _UNLIMITED = frozenset({"unlimited", "infinite"})
-_NOT_GIVEN = frozenset({"", "partition_limit", "none", "n/a", "null", "unknown", "not_set", "default"})
+_OF_THE_PARTITION = frozenset({"partition_limit", "partitionlimit"})
+_NOT_GIVEN = frozenset({"", "none", "n/a", "null", "unknown", "not_set", "default"})
 
 
 class Limit(NamedTuple):
-    """A time limit: seconds where `kind` is given, else None."""
+    """A time limit: seconds where `kind` is given, else None; `partition` is the limit of the partition, whatever it is."""
 
     seconds: float | None
-    kind: Literal["given", "unlimited", "absent", "unreadable"]
+    kind: Literal["given", "unlimited", "partition", "absent", "unreadable"]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -49,6 +50,8 @@ def time_limit(text: str) -> Limit:
     word = text.strip().lower()
     if word in _NOT_GIVEN:
         return Limit(None, "absent")
+    if word in _OF_THE_PARTITION:
+        return Limit(None, "partition")
     if word in _UNLIMITED:
         return Limit(None, "unlimited")
     seconds = duration_s(word)

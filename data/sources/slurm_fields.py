@@ -10,11 +10,12 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from runcast.data.errors import SourceError
-from runcast.data.slurm_words import NO_NODES_WORDS, NO_VALUE_WORDS
+from runcast.data.slurm_words import NO_NAME_WORDS, NO_NODES_WORDS, NO_VALUE_WORDS
 from runcast.data.sources.batch import Batch, Reject
+from runcast.data.sources.durations import time_limit
 from runcast.data.sources.record import in_order
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ FIELDS = frozenset(
 )
 NO_WORDS = pa.array(sorted(NO_VALUE_WORDS))
 NO_NODES = pa.array(sorted(NO_NODES_WORDS))
+NO_NAME = pa.array(sorted(NO_NAME_WORDS))
 
 
 class SlurmOptions(BaseModel):
@@ -38,6 +40,17 @@ class SlurmOptions(BaseModel):
 
     allocated_as_requested: bool = False  # a log without ReqTRES and the like: take what was allocated for what was asked
     slurm_cluster: str | None = None  # of a log that holds several clusters (sacct --allclusters): the one to read
+    partition_limits: dict[str, str] = {}  # limit of a job that names none and has not started, by partition, as sinfo prints it
+
+    @field_validator("partition_limits")
+    @classmethod
+    def _readable_limits(cls, value: dict[str, str]) -> dict[str, str]:
+        for partition, limit in value.items():
+            if time_limit(limit).kind not in ("given", "unlimited"):
+                raise ValueError(
+                    f"{limit!r} of {partition!r} is no limit; write it as sinfo does: 7-00:00:00, 12:00:00, or UNLIMITED"
+                )
+        return value
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
 from runcast.data.sources.record import Instants, jobs_table, refuse, sources
-from runcast.data.sources.slurm_fields import NO_NODES, Fields, SlurmOptions, Tally, is_one_of, mask_of
+from runcast.data.sources.slurm_fields import NO_NAME, NO_NODES, Fields, SlurmOptions, Tally, is_one_of, mask_of
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, HET_PART, JOB_ID, STEP_ID, array_task_count
 from runcast.data.sources.slurm_moments import find_moments
 from runcast.data.sources.slurm_requests import requests
@@ -22,9 +22,8 @@ _WORDS = {
     "account": "account",
     "queue": "partition",
     "qos": "qos",
-    "job_name": "jobname",
-    "work_dir": "workdir",
 }
+_CHOSEN = {"job_name": "jobname", "work_dir": "workdir"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
             "source": sources(fields.file, fields.lines),
             "node_list": fields.words("nodelist", NO_NODES),
             **{column: fields.words(name) for column, name in _WORDS.items()},
+            **{column: fields.words(name, NO_NAME) for column, name in _CHOSEN.items()},
             **arrays,
             **requested,
         },

@@ -1,4 +1,4 @@
-"""Slurm's `sacct --json`, as versions 21.08 to 24.11 write it (OpenAPI plugin dbv0.0.37 to data_parser v0.0.42).
+"""Slurm's `sacct --json`, as versions 21.08 to 25.11 write it (OpenAPI plugin dbv0.0.37 to data_parser v0.0.44).
 
 Oddities of the format, and what is made of them:
 - A number is a number, null, or (from 23.02) an object {set, infinite, number}; 0 and null are no time, and in a request nothing.
@@ -158,7 +158,9 @@ def _memory(required: Mapping[str, Any]) -> str | None:
 def _limit(value: Any) -> str | None:
     if value == _NO_VALUE + 1 or (isinstance(value, dict) and value.get("infinite") is True):
         return "UNLIMITED"
-    return None if value == _NO_VALUE else _whole(value)
+    if value == _NO_VALUE or (isinstance(value, dict) and value.get("set") is False):
+        return "Partition_Limit"  # as sacct's text says it of NO_VAL
+    return _whole(value)
 
 
 def _epoch(value: Any) -> str | None:

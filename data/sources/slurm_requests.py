@@ -47,7 +47,7 @@ def requests(
         mem_mib = _first_known(mem_mib, got.numbers(lambda t: t.mem_mib))
     numbers = {"cpu_count": cpus, "node_count": nodes, "gpu_count": gpus, "mem_mib": mem_mib}
     columns = {name: floats(values, ~np.isnan(values)) for name, values in numbers.items()}
-    return columns | {"gpu_model": models} | _limits(fields, cluster, tally), {"allocated_as_requested": filled}
+    return columns | {"gpu_model": models} | _limits(fields, cluster, options, tally), {"allocated_as_requested": filled}
 
 
 def _memory(fields: Fields, cpus: np.ndarray, nodes: np.ndarray, tally: Tally) -> np.ndarray:
@@ -61,16 +61,20 @@ def _memory(fields: Fields, cpus: np.ndarray, nodes: np.ndarray, tally: Tally) -
     )
 
 
-def _limits(fields: Fields, cluster: Cluster, tally: Tally) -> dict[str, pa.Array]:
+def _limits(fields: Fields, cluster: Cluster, options: SlurmOptions, tally: Tally) -> dict[str, pa.Array]:
+    """Return each job's limit and its kind; sacct writes Partition_Limit of a job that names none, until it starts."""
     how: Callable[[str], Limit] = time_limit if "timelimit" in fields.columns else time_limit_of_minutes
     limits = fields.read("timelimit" if "timelimit" in fields.columns else "timelimitraw", how)
     seconds = limits.numbers(lambda limit: limit.seconds)
     tally.note("time_limit_unreadable", int(limits.mask(lambda limit: limit.kind == "unreadable").sum()))
-    kinds = {"given": cluster.time_limit, "unlimited": "unlimited"}
-    return {
-        "time_limit_s": floats(seconds, ~np.isnan(seconds)),
-        "time_limit_kind": limits.texts(lambda limit: kinds.get(limit.kind, "absent")),
-    }
+    kinds = {"given": cluster.time_limit, "unlimited": "unlimited", "partition": "partition"}
+    kind = limits.texts(lambda limit: kinds.get(limit.kind, "absent"))
+    if options.partition_limits and (of_partition := limits.mask(lambda limit: limit.kind == "partition")).any():
+        known = {name: time_limit(text) for name, text in options.partition_limits.items()}
+        partitions = fields.read("partition", lambda text: known.get(text.partition(",")[0], Limit(None, "partition")))
+        seconds = np.where(of_partition, partitions.numbers(lambda limit: limit.seconds), seconds)
+        kind = pc.if_else(pa.array(of_partition), partitions.texts(lambda limit: kinds[limit.kind]), kind)
+    return {"time_limit_s": floats(seconds, ~np.isnan(seconds)), "time_limit_kind": kind}
 
 
 def _first_known(*columns: np.ndarray) -> np.ndarray:

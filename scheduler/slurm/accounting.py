@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from runcast.data.slurm_words import NO_NODES_WORDS, NO_VALUE_WORDS
+from runcast.data.slurm_words import NO_NAME_WORDS, NO_NODES_WORDS, NO_VALUE_WORDS
 from runcast.data.sources.durations import time_limit_of_minutes
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID
 from runcast.data.states import OPEN_STATES, WAITING_STATES, canonical_state
@@ -207,7 +207,7 @@ def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracke
         "job_id": record["JobID"],
         "submit_time": submit_s,
         **({"array_id": task["array"], "array_task": int(task["task"])} if task else {}),
-        **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in NO_VALUE_WORDS},
+        **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in _none_words(name)},
         **requested(record["ReqTRES"], gpus_tracked),
         **({"time_limit_s": limit_s} if limit_s else {}),
         **({"time_limit_kind": "unlimited"} if limit.kind == "unlimited" else {}),
@@ -217,6 +217,10 @@ def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracke
 def _first(name: str, value: str) -> str:
     """Return the value; of several partitions that a waiting job may go to, the first."""
     return value.partition(",")[0] if name == "queue" else value
+
+
+def _none_words(name: str) -> frozenset[str]:
+    return NO_NAME_WORDS if name in ("job_name", "work_dir") else NO_VALUE_WORDS
 
 
 def _never_started(record: Record) -> bool:

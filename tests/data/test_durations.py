@@ -41,7 +41,7 @@ def test_what_is_no_duration(text):
         ("1-06:00:00", Limit(108_000.0, "given")),
         ("UNLIMITED", Limit(None, "unlimited")),
         ("00:00:00", Limit(None, "unlimited")),
-        ("Partition_Limit", Limit(None, "absent")),
+        ("Partition_Limit", Limit(None, "partition")),
         ("", Limit(None, "absent")),
         ("INVALID", Limit(None, "unreadable")),
         ("-1:00", Limit(None, "unreadable")),
@@ -57,7 +57,7 @@ def test_time_limit(text, limit):
         ("10320", Limit(619_200.0, "given")),  # Kabre: TimelimitRaw 10320 beside Timelimit 7-04:00:00
         ("0", Limit(None, "unlimited")),
         ("UNLIMITED", Limit(None, "unlimited")),
-        ("Partition_Limit", Limit(None, "absent")),
+        ("Partition_Limit", Limit(None, "partition")),
         ("1-00:00:00", Limit(None, "unreadable")),
         ("1.5", Limit(None, "unreadable")),
     ],

@@ -397,8 +397,13 @@ def test_a_load_whose_times_cannot_be_read_says_what_time_takes(lake: Lake) -> N
             r"1 of 9 records were refused \(11.1%\), 2.0% are allowed: end_missing 1. .*'raw 1'",
         ),
         ([batch(skipped=5)], SourceError, "holds no job"),
+        (
+            [Batch(JOBS.empty_table(), (), {"other_cluster": 5})],
+            SourceError,
+            "no job of the Slurm cluster .*; 5 records are of others",
+        ),
     ],
-    ids=["no batch", "no record", "too many rejects", "only steps"],
+    ids=["no batch", "no record", "too many rejects", "only steps", "other Slurm clusters"],
 )
 def test_a_load_that_is_refused_writes_nothing(lake: Lake, batches: list[Batch], error: type[Exception], message: str) -> None:
     load(CLUSTER, lake, [batch(*LOG)])

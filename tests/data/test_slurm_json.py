@@ -222,7 +222,7 @@ def test_tasks_that_wait_are_written_as_the_text_form_writes_them(read, task, at
 
 
 def test_both_forms_of_a_real_slurm_22_05_give_the_same_jobs():
-    """Only an unlimited limit is lost: the JSON form of 22.05 shows null for it."""
+    """Only the words for a limit are lost: the JSON form of 22.05 shows null for UNLIMITED and for Partition_Limit."""
     folder = Path(__file__).parent / "slurm_22_05"
     forms = [
         rows(list(module.read(folder / name, cluster("UTC"))))
@@ -230,8 +230,12 @@ def test_both_forms_of_a_real_slurm_22_05_give_the_same_jobs():
     ]
     text, of_json = ({job["job_key"]: {**job, "source": ""} for job in form} for form in forms)
     assert len(text) == 16  # two heterogeneous jobs of two parts each
-    assert text["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "unlimited"
-    assert of_json["c:16_[4-9%2]:1796010749000000"].pop("time_limit_kind") == "absent"
+    words = {(job["job_id"], job["time_limit_kind"]) for job in text.values() if job["time_limit_s"] is None}
+    assert {("16_[4-9%2]", "unlimited"), ("7", "partition")} <= words
+    for key, job in of_json.items():
+        if job["time_limit_kind"] == "absent":
+            assert text[key].pop("time_limit_kind") in ("unlimited", "partition", "absent")
+            del job["time_limit_kind"]
     assert of_json == text
 
 
@@ -258,10 +262,10 @@ def test_cancelled_while_it_waited_never_started(read):
         (number(60), 3600.0, "hard"),
         (60, 3600.0, "hard"),
         (number(0, infinite=True), None, "unlimited"),
-        (number(None), None, "absent"),
+        (number(None), None, "partition"),
         (None, None, "absent"),
         (4_294_967_295, None, "unlimited"),
-        (4_294_967_294, None, "absent"),
+        (4_294_967_294, None, "partition"),
     ],
 )
 def test_time_limit_is_in_minutes(read, limit, limit_s, kind):
@@ -332,6 +336,28 @@ def test_compressed_and_cut_files(read, tmp_path):
     packed.write_bytes(text[:-9])
     with pytest.raises(SourceError, match="not valid JSON"):
         list(slurm_json.read(packed, cluster()))
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sarc_sacct_21.08.8", ("REQUEUED", None, 1.0, 4.0, 40_960.0, 86_400.0)),
+        ("sarc_sacct_22.05.9", ("FAILED", 124_403.0, 16.0, 96.0, 262_144.0, 172_800.0)),
+        ("sarc_sacct_23.11.5", ("RUNNING", None, 2.0, 4.0, 32_768.0, 432_000.0)),
+        ("slurmweb_24.05_v0.0.41_slurmdb-job-timeout", ("TIMEOUT", 83.0, 0.0, 1.0, 512.0, 60.0)),
+        ("slurmweb_24.11_v0.0.42_slurmdb-job-completed", ("COMPLETED", 61.0, 0.0, 32.0, 16_384.0, 120.0)),
+        ("slurmweb_25.05_v0.0.43_slurmdb-job-timeout", ("TIMEOUT", 63.0, 0.0, 1.0, 512.0, 60.0)),
+        ("slurmweb_25.11_v0.0.44_slurmdb-job-completed", ("COMPLETED", 30.0, 0.0, 4.0, 2048.0, 120.0)),
+        ("slurmweb_25.11_v0.0.44_slurmdb-job-gpus-pending", ("PENDING", None, 0.0, 1.0, 512.0, 60.0)),
+    ],
+)
+def test_real_output_of_each_version(traces, name, expected):
+    """Values as a person reads them in the files: state, elapsed, gres/gpu, cpu and mem of tres.requested, minutes of time.limit."""
+    batches = list(slurm_json.read(traces / "raw_samples" / "slurm" / f"{name}.json", cluster()))
+    job = rows(batches)[-1]
+    found = tuple(job[at] for at in ("state", "runtime_s", "gpu_count", "cpu_count", "mem_mib", "time_limit_s"))
+    assert (found, [reject for batch in batches for reject in batch.rejects]) == (expected, [])
 
 
 ODD = st.recursive(

@@ -654,13 +654,38 @@ def test_memory_of_the_tres_list_comes_first(log):
         ("Timelimit", "90", 5_400.0, "hard"),
         ("TimelimitRaw", "90", 5_400.0, "hard"),
         ("Timelimit", "UNLIMITED", None, "unlimited"),
-        ("Timelimit", "Partition_Limit", None, "absent"),
+        ("Timelimit", "Partition_Limit", None, "partition"),
+        ("TimelimitRaw", "Partition_Limit", None, "partition"),
+        ("Timelimit", "NOT_SET", None, "absent"),
         ("Timelimit", "", None, "absent"),
     ],
 )
 def test_time_limit_of_a_job(log, column, text, limit_s, kind):
     job = log(one(**{column: text})).jobs[0]
     assert (job["time_limit_s"], job["time_limit_kind"]) == (limit_s, kind)
+
+
+@pytest.mark.parametrize(
+    ("partition", "limit_s", "kind"),
+    [("gpu", 604_800.0, "hard"), ("gpu,cpu", 604_800.0, "hard"), ("long", None, "unlimited"), ("cpu", None, "partition")],
+)
+def test_limit_of_the_partition_is_that_of_the_cluster_file(log, partition, limit_s, kind):
+    of = cluster(partition_limits={"gpu": "7-00:00:00", "long": "UNLIMITED"})
+    job = log(one(Timelimit="Partition_Limit", Partition=partition), of).jobs[0]
+    assert (job["time_limit_s"], job["time_limit_kind"]) == (limit_s, kind)
+    job = log(one(Timelimit="01:00:00", Partition=partition), of).jobs[0]
+    assert (job["time_limit_s"], job["time_limit_kind"]) == (3600.0, "hard")
+
+
+def test_limit_of_a_partition_that_is_none_is_refused():
+    with pytest.raises(ValidationError, match="'a week' of 'gpu' is no limit; write it as sinfo does"):
+        slurm_sacct.Options.model_validate({"partition_limits": {"gpu": "a week"}})
+
+
+@pytest.mark.parametrize("name", ["None", "Unknown", "nan", "null", "N/A", "007", "1e5"])
+def test_a_job_may_be_called_anything(log, name):
+    job = log(one(User="None", JobName=name, WorkDir=f"/{name}")).jobs[0]
+    assert (job["job_name"], job["work_dir"], job["user"]) == (name, f"/{name}", None)
 
 
 def test_words_for_none_are_null_in_every_text_column(log):
@@ -671,7 +696,7 @@ def test_words_for_none_are_null_in_every_text_column(log):
         "Partition": "N/A",
         "QOS": "Unknown",
         "JobName": "",
-        "WorkDir": "NULL",
+        "WorkDir": "(null)",
     }
     job = log(one(**empty)).jobs[0]
     assert [job[name] for name in ("user", "group", "account", "queue", "qos", "job_name", "work_dir")] == [None] * 7
@@ -817,7 +842,7 @@ def test_output_of_a_real_slurm_22_05(log):
     }
     assert (jobs["1"]["job_name"], jobs["6"]["job_name"]) == ("na|me", "line1\nline2")
     assert (jobs["1"]["gpu_count"], jobs["5"]["mem_mib"], jobs["5"]["time_limit_s"]) == (2.0, 100.0, 60.0)
-    assert (jobs["7"]["time_limit_kind"], jobs["16_[4-9%2]"]["time_limit_kind"]) == ("absent", "unlimited")
+    assert (jobs["7"]["time_limit_kind"], jobs["16_[4-9%2]"]["time_limit_kind"]) == ("partition", "unlimited")
     assert (jobs["3_2"]["array_id"], jobs["3_2"]["array_task"]) == ("3", 2)
     assert (dict(read.skipped), read.rejects, read.rows_in) == ({"step": 10, "earlier_attempt": 1, "het_part": 2}, [], 29)
     assert read.notes["array_rest_tasks"] == 6 + 5
