@@ -111,6 +111,45 @@ TIMES: tuple[tuple[Any, str, str], ...] = (
 )
 
 
+#: Whole `options` of a table, by what they read.
+TABLE_EXAMPLES: Mapping[str, str] = {
+    "A CSV with days first, lengths of time as clocks, and the site's own words:": """\
+delimiter: ";"
+time: {format: "%d.%m.%Y %H:%M:%S"}
+null_words: ["", "n.n."]
+columns:
+  job_id: Auftrag
+  user: Nutzer
+  submit_time: Eingang
+  start_time: Beginn
+  runtime_s: {column: Dauer, unit: "hh:mm:ss"}
+  time_limit_s: {column: Grenze, unit: "hh:mm"}
+  mem_mib: {column: Speicher, pattern: '(?P<value>\\d+) ?G', unit: gib}
+  state: {column: Ende, values: {ok: COMPLETED, Abbruch: CANCELLED}}
+""",
+    "`bjobs -json` of LSF, with the year in its times (LSB_DISPLAY_YEAR=Y) and marks after them:": """\
+records: RECORDS
+time: {format: "%b %d %H:%M:%S %Y"}
+columns:
+  job_id: JOBID
+  user: USER
+  submit_time: SUBMIT_TIME
+  start_time: START_TIME
+  end_time: {column: FINISH_TIME, pattern: '^(?P<value>.*?)(?: [LEX])?$'}
+  state: STAT
+""",
+    "JSON of objects within objects:": """\
+time: aware
+columns:
+  job_id: metadata.uid
+  submit_time: metadata.creationTimestamp
+  start_time: status.startTime
+  end_time: status.completionTime
+  gpu_count: spec.resources.0.count
+  restarts: status.restarts
+""",
+}
+
 #: Words that a key takes although its type says only text.
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "Gate.metric": (*get_args(GateMetric), "coverage_0.089"),
@@ -218,6 +257,8 @@ def _table_page() -> str:
             "\n".join(times),
             _table(keys_of(SecondsFrom)).lstrip(),
             _table(keys_of(Written)).lstrip(),
+            "### Examples of tables",
+            *(f"{title}\n\n```yaml\noptions:\n{textwrap.indent(text, '  ')}```" for title, text in TABLE_EXAMPLES.items()),
         )
     )
 

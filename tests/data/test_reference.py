@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import pytest
+import yaml
 from pydantic import BaseModel, TypeAdapter
 
 from runcast.data import reference
@@ -65,3 +66,51 @@ def test_times_are_what_the_page_says(tmp_path: Path, takes: Any, written: str, 
     cluster = Cluster.model_validate({"name": "c", "source": source, "time_zone": "Europe/Berlin"})
     (batch,) = table.read(path, cluster)
     assert batch.jobs["submit_time"].to_pylist() == [datetime.fromisoformat(moment)]
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "text", "expected"),
+    [
+        pytest.param(
+            0,
+            "log.csv",
+            "Auftrag;Nutzer;Eingang;Beginn;Dauer;Grenze;Speicher;Ende\n"
+            "7;n.n.;01.03.2024 10:00:00;01.03.2024 10:00:10;1-00:00:05;48:00;4 G;Abbruch\n",
+            {
+                "user": None,
+                "queue_s": 10.0,
+                "runtime_s": 86_405.0,
+                "time_limit_s": 172_800.0,
+                "mem_mib": 4096.0,
+                "state": "CANCELLED",
+            },
+            id="days first",
+        ),
+        pytest.param(
+            1,
+            "log.json",
+            '{"JOBS": 1, "RECORDS": [{"JOBID": "7", "USER": "ada", "STAT": "DONE", "SUBMIT_TIME": "Mar  1 10:00:00 2024",'
+            ' "START_TIME": "Mar  1 10:00:10 2024", "FINISH_TIME": "Mar  1 11:00:10 2024 L"}]}',
+            {"user": "ada", "queue_s": 10.0, "runtime_s": 3600.0, "state": "COMPLETED"},
+            id="bjobs",
+        ),
+        pytest.param(
+            2,
+            "log.json",
+            '[{"metadata": {"uid": "7", "creationTimestamp": "2024-03-01T10:00:00Z"}, "spec": {"resources": [{"count": 2}]}, "status":'
+            ' {"startTime": "2024-03-01T10:00:10Z", "completionTime": "2024-03-01T10:01:10Z", "restarts": 1}}]',
+            {"queue_s": 10.0, "runtime_s": 60.0, "gpu_count": 2.0, "attempts": 2},
+            id="objects",
+        ),
+    ],
+)
+def test_examples_of_tables_read_what_they_are_for(
+    tmp_path: Path, at: int, name: str, text: str, expected: dict[str, Any]
+) -> None:
+    options = yaml.safe_load(list(reference.TABLE_EXAMPLES.values())[at])
+    (tmp_path / name).write_text(text)
+    source = {"format": "table", "paths": [name], "options": options}
+    cluster = Cluster.model_validate({"name": "c", "source": source, "time_zone": "Europe/Berlin"})
+    (batch,) = table.read(tmp_path / name, cluster)
+    (job,) = batch.jobs.to_pylist()
+    assert {column: job[column] for column in expected} == expected
