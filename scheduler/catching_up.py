@@ -9,7 +9,7 @@ one. A submission without a line of this bundle is answered again, by this bundl
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,15 +49,18 @@ class Line:
         return cls(event["bundle"], event["submit_us"], event["on_submission"], p90)
 
 
-def catch_up(predictor: Predictor, events: Sequence[Event]) -> list[Event]:
+def catch_up(predictor: Predictor, events: Iterable[Event]) -> list[Event]:
     """Tell a predictor the events that its bundle's log lacks; return the lines of what it told jobs on their submission anew.
 
-    An event that cannot be taken, from before an update, stops neither the others nor the service.
+    Events are gone through twice. One that cannot be taken, from before an update, stops neither the others nor the service.
     """
-    since = [event for event in events if is_since(event, predictor.cut_us)]
-    on_submission = {line.p90.job_key: line.p90 for line in _lines(since, predictor.manifest.name) if line.on_submission}
+    cut_us, bundle = predictor.cut_us, predictor.manifest.name
+    lines = _lines((event for event in events if is_since(event, cut_us)), bundle)
+    on_submission = {line.p90.job_key: line.p90 for line in lines if line.on_submission}
     anew: list[Event] = []
-    for event in since:
+    for event in events:
+        if not is_since(event, cut_us):
+            continue
         try:
             anew += _take(predictor, event, on_submission)
         except Exception:

@@ -17,7 +17,7 @@ from runcast.scheduler.background import Problems, in_thread, repeat
 from runcast.scheduler.catching_up import Line, is_of_use, tell_on_submission
 from runcast.scheduler.errors import JournalBusy, JournalError
 from runcast.scheduler.events import Kind
-from runcast.scheduler.journal import Event, Journal
+from runcast.scheduler.journal import Event, Journal, Snapshot
 from runcast.scheduler.metrics import Counter
 from runcast.scheduler.served import ServedLog
 from runcast.scheduler.turns import Turns
@@ -115,15 +115,16 @@ class Intake:
         self._has_waiting.set()
 
     @asynccontextmanager
-    async def loading(self) -> "AsyncIterator[tuple[list[Event], list[Event]]]":
+    async def loading(self) -> "AsyncIterator[tuple[Snapshot, list[Event]]]":
         """Yield all events of the journal, and a list to which those are added that are kept meanwhile."""
         async with self._lock:
-            events = await in_thread(self.journal.read)
+            events = await in_thread(self.journal.snapshot)
             meanwhile = self._meanwhile = []
         try:
             yield events, meanwhile
         finally:
             self._meanwhile = None
+            events.close()
 
     async def write_lines(self, lines: list[Event]) -> None:
         """Write lines of ours: not flushed, since what they say can be worked out again, nearly; kill -9 does not lose them."""

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,23 @@ from runcast.scheduler.errors import JournalError
 
 Event = dict[str, Any]
 
-_READ_AT_ONCE = 1 << 26  # bytes
+_READ_AT_ONCE = 1 << 20  # bytes
+
+
+class Snapshot:
+    """The events of a journal at one moment, oldest first; read from the file each time they are gone through, then closed."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self._file, self._size = file, size
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events; a line that holds none is left out."""
+        for line in _lines(self._file, self._size):
+            if (event := _event_of(line)) is not None:
+                yield event
+
+    def close(self) -> None:
+        os.close(self._file)
 
 
 class Journal:
@@ -42,9 +58,13 @@ class Journal:
         try:
             self._lock = _lock(path)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
-            size = self._size = os.fstat(self._file).st_size
-            events, self.damaged_lines, self._size = _read(self._content())
-            self.count, self.cut_off_bytes = len(events), size - self._size
+            size = os.fstat(self._file).st_size
+            self.count = self.damaged_lines = self._size = 0
+            for line in _lines(self._file, size):
+                self._size += len(line) + 1
+                is_event = _event_of(line) is not None
+                self.count, self.damaged_lines = self.count + is_event, self.damaged_lines + (not is_event)
+            self.cut_off_bytes = size - self._size
             self._cut_back()
             _flush_folder(path.parent)
         except OSError as error:
@@ -58,8 +78,16 @@ class Journal:
 
     def read(self) -> list[Event]:
         """Return all events, oldest first; also where somebody has removed the file meanwhile."""
+        with contextlib.closing(self.snapshot()) as events:
+            return list(events)
+
+    def snapshot(self) -> Snapshot:
+        """Return the events of this moment, without reading them so far; a journal of a busy day is larger than the memory for it."""
         with self._writing:
-            return self._events()
+            try:
+                return Snapshot(os.dup(self._file), self._size)
+            except OSError as error:
+                raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def append(self, events: Sequence[Event], is_flushed: bool = True) -> None:
         """Write the events, and flush them together; after a JournalError none of them is in the journal."""
@@ -67,7 +95,7 @@ class Journal:
         with self._writing:
             try:
                 if os.fstat(self._file).st_nlink == 0:  # somebody removed it: what it held goes back on disk first
-                    self._replace(self._content())
+                    self._replace(_parts(self._file, self._size))
                 if self._has_tail:
                     self._cut_back()
                 self._has_tail = True
@@ -93,7 +121,7 @@ class Journal:
             if self._lost_a_flush:
                 with self._writing:
                     self._unflushed = False
-                    self._replace(self._content())
+                    self._replace(_parts(self._file, self._size))
             else:
                 with self._swapping:
                     self._unflushed = False
@@ -107,16 +135,15 @@ class Journal:
     def keep(self, is_wanted: Callable[[Event], bool]) -> int:
         """Drop the events that are not wanted any more, in one step; return how many were dropped."""
         with self._writing:
-            events = self._events()
-            wanted = [event for event in events if is_wanted(event)]
-            if len(wanted) == len(events):
-                return 0
             try:
-                self._replace(b"".join(map(_line, wanted)))
+                wanted = sum(map(is_wanted, Snapshot(self._file, self._size)))
+                dropped = self.count - wanted
+                if dropped:
+                    self._replace(line + b"\n" for line in _lines(self._file, self._size) if _is_wanted(line, is_wanted))
+                    self.count = wanted
             except OSError as error:
                 raise JournalError(f"{self.path}: could not be shortened ({error.strerror}). It is kept as it was.") from error
-            self.count = len(wanted)
-            return len(events) - len(wanted)
+            return dropped
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Close the files; where a disk still holds up a write they stay open: another file could get their numbers."""
@@ -124,25 +151,15 @@ class Journal:
             os.close(self._file)
             os.close(self._lock)
 
-    def _events(self) -> list[Event]:
-        try:
-            return _read(self._content())[0]
-        except OSError as error:
-            raise JournalError(f"{self.path}: cannot be read ({error.strerror}).") from error
-
-    def _content(self) -> bytes:
-        """Return what the open file holds, whatever has become of its name."""
-        parts: list[bytes] = []
-        while part := os.pread(self._file, _READ_AT_ONCE, sum(map(len, parts))):
-            parts.append(part)
-        return b"".join(parts)[: self._size]
-
-    def _replace(self, data: bytes) -> None:
-        """Put a file that holds `data` in the journal's place, in one step."""
+    def _replace(self, parts: Iterable[bytes]) -> None:
+        """Put a file that holds `parts` in the journal's place, in one step."""
         beside = self.path.with_name(f".{self.path.name}.writing")
         file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
+        size = 0
         try:
-            _write(file, data, 0)
+            for part in parts:
+                _write(file, part, size)
+                size += len(part)
             os.fsync(file)
             beside.replace(self.path)
         except OSError:
@@ -152,7 +169,7 @@ class Journal:
             raise
         with self._swapping:
             os.close(self._file)
-            self._file, self._size, self._has_tail, self._lost_a_flush = file, len(data), False, False
+            self._file, self._size, self._has_tail, self._lost_a_flush = file, size, False, False
         _flush_folder(self.path.parent)
 
     def _flush_now(self) -> None:
@@ -178,18 +195,30 @@ def _line(event: Event) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _read(data: bytes) -> tuple[list[Event], int, int]:
-    """Return the events, how many whole lines hold none, and the size up to the last whole line."""
-    end = data.rfind(b"\n") + 1
-    events, damaged = [], 0
-    for line in data[:end].split(b"\n")[:-1]:
-        crc, _, text = line.partition(b" ")
-        event = _parsed(text) if crc == b"%08x" % zlib.crc32(text) else None
-        if event is None:
-            damaged += 1
-        else:
-            events.append(event)
-    return events, damaged, end
+def _parts(file: int, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of an open file, whatever has become of its name."""
+    offset = 0
+    while offset < size and (part := os.pread(file, min(_READ_AT_ONCE, size - offset), offset)):
+        offset += len(part)
+        yield part
+
+
+def _lines(file: int, size: int) -> Iterator[bytes]:
+    """Yield the whole lines among them, without their ends."""
+    rest = b""
+    for part in _parts(file, size):
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+
+
+def _is_wanted(line: bytes, is_wanted: Callable[[Event], bool]) -> bool:
+    event = _event_of(line)
+    return event is not None and is_wanted(event)
+
+
+def _event_of(line: bytes) -> Event | None:
+    crc, _, text = line.partition(b" ")
+    return _parsed(text) if crc == b"%08x" % zlib.crc32(text) else None
 
 
 def _parsed(text: bytes) -> Event | None:

@@ -16,7 +16,7 @@ from runcast.scheduler.bundle import MANIFEST, is_expired, resolve
 from runcast.scheduler.catching_up import catch_up
 from runcast.scheduler.errors import BundleMismatch, JournalError
 from runcast.scheduler.intake import Intake
-from runcast.scheduler.journal import Event
+from runcast.scheduler.journal import Event, Snapshot
 from runcast.scheduler.metrics import Counter
 from runcast.scheduler.predictor import Predictor
 
@@ -94,7 +94,6 @@ class Rollover:
     async def _take_over(self, bundle: Path) -> None:
         async with self._intake.loading() as (events, meanwhile):
             predictor, lines = await in_thread(_load, bundle, self._clock(), self._required, events)
-            del events[:]
             while len(meanwhile) > MOST_AT_TAKEOVER:
                 some = meanwhile[:]
                 del meanwhile[:]
@@ -111,7 +110,7 @@ class Rollover:
         await self._intake.forget(predictor.cut_us, predictor.manifest.name)
 
 
-def _load(bundle: Path, now: datetime, required: Required, events: list[Event]) -> tuple[Predictor, list[Event]]:
+def _load(bundle: Path, now: datetime, required: Required, events: Snapshot) -> tuple[Predictor, list[Event]]:
     key = required.pseudonym_key
     predictor = Predictor.load(bundle, now=now, pseudonym_key=key, cluster=required.cluster, signers=required.signers)
     if key is not None and predictor.manifest.pseudonyms is None:  # clear names would be kept, against the wish

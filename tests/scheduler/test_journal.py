@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -328,3 +329,31 @@ def test_flush_that_was_refused_is_made_good_by_a_new_file(tmp_path: Path, monke
     journal.append([{"event": "after"}])
     journal.close()
     assert _reopened(tmp_path / "j") == [*EVENTS, {"event": "after"}]
+
+
+def test_journal_of_a_busy_day_is_gone_through_and_shortened_without_holding_it(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(b"".join(_line_of(b'{"event":"ended","n":%d,"note":"%s"}' % (n, b"x" * 800)) for n in range(20_000)))
+    tracemalloc.start()
+    try:
+        journal = Journal(path)
+        with contextlib.closing(journal.snapshot()) as events:
+            assert [sum(event["n"] for event in events) for _ in range(2)] == [199_990_000] * 2
+        assert journal.keep(lambda event: bool(event["n"] % 2)) == 10_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 << 20, f"{peak} bytes for a journal of {20_000 * 850}"
+    assert (journal.count, journal.size_bytes) == (10_000, path.stat().st_size)
+    journal.close()
+    assert [event["n"] for event in _reopened(path)] == list(range(1, 20_000, 2))
+
+
+def test_snapshot_stays_as_it_was_while_events_come_and_the_file_is_replaced(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.append(EVENTS[:3])
+    with contextlib.closing(journal.snapshot()) as events:
+        journal.append(EVENTS[3:])
+        journal.keep(lambda event: event["job_id"] == "4")
+        assert list(events) == EVENTS[:3]
+    journal.close()
