@@ -229,8 +229,8 @@ def _trust(trusted: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"the share that was right, over {GROUPS} groups of jobs of rising confidence. p90 should cover nine tenths, and between "
         f"{100 * WEEKLY[0]:.0f} and "
         f"{100 * WEEKLY[1]:.0f} % in each week (of those with at least {WEEK_JOBS} jobs); its width is the median of p90 / p50. It "
-        "never lies above a limit that kills, yet jobs outlive their limits, mostly by a minute or two: until they are killed and "
-        "their nodes clean. No p90 can cover these; the margin counts them as not covered, so that the others "
+        "never lies above a limit that kills, yet jobs outlive their limits (the share is in the table), and no p90 can cover "
+        "these; the margin counts them as not covered, so that the others "
         f"are covered more than nine times in ten. Logs of fewer than {_DRAWN_JOBS:,} test jobs are left out; on the "
         "smallest, eagle, a model of a morning covers next to nothing (first table).",
         "",
