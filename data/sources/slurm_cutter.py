@@ -117,7 +117,7 @@ class Cutter:
 
     def _is_of_the_same_name(self, number: int, text: bytes) -> bool:
         """Add lines to the reject that they follow, as long as one job's name could hold them all; a line with a time may be a record."""
-        if not self._layout.is_free_text_last or number != self._broken_up_to or _TIME.search(text):
+        if self._layout.record_end or not self._layout.is_free_text_last or number != self._broken_up_to or _TIME.search(text):
             return False
         before = self.rejects[-1]
         if len(before.raw.encode()) + len(text) >= NAME_BYTES:

@@ -280,6 +280,11 @@ def test_mark_at_the_end_of_records_allows_line_ends_anywhere(log):
     assert read.reasons == [(5, "record_end_missing")]
 
 
+def test_damaged_records_that_end_with_a_mark_are_refused_one_by_one(log):
+    text = "JobID|State|Submit|Start|End|JobName@@\n1|short@@\n2|short@@\n"
+    assert log(text, cluster(record_end="@@")).reasons == [(2, "wrong_field_count"), (3, "wrong_field_count")]
+
+
 @pytest.mark.parametrize("delimiter", ["^|^", "\x1f", "\t", ";", "¦", "@@"])
 def test_other_delimiters(log, delimiter):
     text = one(JobName="a|b").split("\n")
