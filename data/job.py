@@ -395,7 +395,7 @@ def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None
 
 
 def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
-    if seen.rows_in == 0 and seen.notes["empty_files"] and not log.settled:
+    if 0 < seen.notes["empty_files"] == len(log.files):
         raise SourceError(f"{cluster.name}: every file of {', '.join(cluster.source.paths)} is empty. Nothing was written.")
     others = seen.skipped["other_cluster"]
     if others and not seen.accepted + log.accepted:

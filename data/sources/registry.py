@@ -128,8 +128,13 @@ def read_file(path: Path, cluster: Cluster, settings: Settings) -> Iterator[Batc
 
 def _read_still(read: Read, cluster: Cluster, settings: Settings, log: LogFiles) -> Iterator[Batch]:
     for file in log.unread():
-        yield from log.read(file, read(file, cluster))
+        yield from log.read(file, _begun_late(read, file, cluster))
     log.refuse_changed(find_files(cluster, settings))
+
+
+def _begun_late(read: Read, file: Path, cluster: Cluster) -> Iterator[Batch]:
+    """Yield what `read` gives, opening the file no earlier than the first batch is wanted: whoever takes it judges its errors."""
+    yield from read(file, cluster)
 
 
 def pseudonyms_of(cluster: Cluster, settings: Settings) -> Pseudonyms | None:

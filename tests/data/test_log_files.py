@@ -261,6 +261,15 @@ def test_a_log_that_was_compressed_while_empty_is_an_empty_log(tmp_path: Path, h
         night(tmp_path, home, 2)
 
 
+@pytest.mark.parametrize("name", ["slurm_sacct", "slurm_json"])
+def test_an_empty_export_of_slurm_beside_others_is_passed_over(tmp_path: Path, home: Settings, name: str) -> None:
+    (tmp_path / "log" / "a.csv").write_bytes(gzip.compress(b""))
+    (tmp_path / "log" / "b.csv").write_text('{"jobs": []}' if name == "slurm_json" else "JobID|Submit|Start|End|State\n")
+    source = Source(format=name, paths=(f"{tmp_path}/log/*.csv",))
+    report = ingest(cluster(tmp_path, source=source), home, last=date(2024, 3, 1))
+    assert (report.rows_in, report.notes) == (0, {"empty_files": 1})
+
+
 def test_an_export_of_nothing_is_a_night_without_jobs_and_empty_files_are_a_dead_export(tmp_path: Path, home: Settings) -> None:
     write(tmp_path, "a.csv")
     report = night(tmp_path, home, 1)

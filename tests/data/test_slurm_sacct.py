@@ -182,6 +182,32 @@ def test_what_cannot_be_a_job_is_rejected_with_its_reason(log, changed, reason):
     assert read.jobs == []
 
 
+@pytest.mark.parametrize("digits", ["²", "٣٤", "1²", "９"])
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("JobID", "job_id_unreadable"),
+        ("Submit", "submit_unreadable"),
+        ("End", "end_unreadable"),
+        ("Elapsed", "elapsed_unreadable"),
+    ],
+)
+def test_digits_of_other_scripts_are_no_numbers(log, column, reason, digits):
+    read = log(one(**{column: digits}))
+    assert (read.reasons, read.jobs) == ([(2, reason)], [])
+
+
+@pytest.mark.parametrize("digits", ["²", "٣٤", "1²", "９"])
+def test_digits_of_other_scripts_are_no_request(log, digits):
+    job = log(one(ReqCPUS=digits, ReqMem=digits, Timelimit=digits, Restarts=digits, ReqTRES=f"gres/gpu={digits}")).jobs[0]
+    assert [job[name] for name in ("cpu_count", "mem_mib", "time_limit_s", "gpu_count", "attempts")] == [None] * 4 + [1]
+
+
+@pytest.mark.parametrize("epoch", ["9" * 11, "9" * 40, "4102444800"])
+def test_times_beyond_any_clock_are_rejects(log, epoch):
+    assert [reason for _, reason in log(one(End=epoch)).reasons] in (["time_out_of_range"], ["end_unreadable"])
+
+
 def test_start_seconds_before_the_submission_is_a_clock_that_is_off(log):
     read = log(one(Start="2024-03-01T09:59:58"))
     job = read.jobs[0]
