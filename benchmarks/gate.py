@@ -33,6 +33,7 @@ from runcast.data.lake import Lake
 from runcast.data.quality import check_jobs
 from runcast.data.quality_norms import AMOUNTS, MIN_NORM_DAYS, WINDOW_DAYS, WORDS, Day, Norms, measure, norms_of
 from runcast.data.quality_suites import Check, jobs_frame, jobs_suite, night_frame, night_suite
+from runcast.data.quality_units import units_of
 from runcast.data.settings import EXAMPLES, read_settings
 from runcast.data.states import OTHER
 
@@ -109,9 +110,10 @@ def suites(log: Log, number: int, told: pa.Table, tells_open: bool, norms: Norms
     day = day_of(number)
     today, ended = measure(told, log.cluster, day, tells_open=tells_open), log.ended(told, number)
     refused = log.refused[day.isoformat()] + log.refused[(day - timedelta(days=1)).isoformat()]
+    frame, units = jobs_frame(ended), units_of(ended, ended.slice(0, 0))
     return Suites(
-        (jobs_frame(ended), jobs_suite(log.cluster, today, norms)),
-        (night_frame(today, norms, 0, refused), night_suite(log.cluster, today, norms)),
+        (frame, jobs_suite(log.cluster, today, norms, frame)),
+        (night_frame(today, norms, 0, refused, units), night_suite(log.cluster, today, norms)),
     )
 
 

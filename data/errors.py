@@ -1,7 +1,10 @@
 """Named errors of the data stage: each says where, what was expected, what was found and what to do."""
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from runcast.data.sources.batch import Reject
 
 
 class Exit(IntEnum):
@@ -105,7 +108,17 @@ class LogChanged(SourceError, MayPass):
 
 
 class TooManyRejects(RuncastError):
-    """More of a load was rejected than the cluster allows; nothing was written."""
+    """More of a load was rejected than the cluster allows; nothing was written.
+
+    `rejects` are the refused records, and `days` where in the log each stands.
+    """
+
+    rejects: "tuple[Reject, ...]" = ()
+    days: tuple[str | None, ...] = ()
+
+
+class UnknownStates(RuncastError):
+    """Nearly all jobs of a load are in states that nobody knows; nothing was written."""
 
 
 class LakeError(RuncastError):

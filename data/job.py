@@ -25,14 +25,16 @@ from runcast.data.acceptance import quality_folder
 from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
 from runcast.data.days import latest_complete_day, require_over
-from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, SourceError, TooManyRejects
+from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, Quoted, SourceError, TooManyRejects, UnknownStates
 from runcast.data.lake import Lake, conform, sort_order
 from runcast.data.log_files import LogFiles, known_files, remember
+from runcast.data.refused_load import forget_refused, keep_refused
 from runcast.data.reject_share import RejectShare, job_before
 from runcast.data.schema import JOBS, REJECTS
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import WITHHELD, Batch, Reject
 from runcast.data.sources.hints import hint
+from runcast.data.states import UNKNOWN_STATE
 
 if TYPE_CHECKING:
     from runcast.data.quality import QualityReport
@@ -45,6 +47,7 @@ _NO_CUT = np.iinfo(np.int64).max
 _READS = 3  # of a log that changes while it is read
 _ZONE_STEP_US, _ZONES_US = 900_000_000, 26 * 3_600_000_000  # zones differ by quarters of an hour, by 26 h at most
 _MOVED_AT_LEAST, _MOVED_SHARE = 5, 0.2  # by chance one submission in 900 differs so from another of its id
+_STATES_TELL, _UNKNOWN_SHARE = 20, 0.9  # of so many jobs
 _SHOWN = 20  # dates and reasons named in a report, which must stay small
 
 
@@ -131,7 +134,12 @@ def ingest(
         before_us = _NEVER if merge_from is None else day_start_us(day_of(merge_from), cluster.zone)
         log = known_files(cluster, settings, find_files(cluster, settings), lake.fingerprint(cluster.name), before_us)
         batches = read_source(cluster, settings, log=log)
-        report = load(cluster, lake, batches, first=from_day, last=last, now=now, log=log, progress=progress)
+        try:
+            report = load(cluster, lake, batches, first=from_day, last=last, now=now, log=log, progress=progress)
+        except TooManyRejects as error:
+            keep_refused(cluster.name, settings, error.rejects, error.days)
+            raise
+        forget_refused(cluster.name, settings)
         remember(cluster, settings, log, report.fingerprint, report.as_of_us)
         return report
 
@@ -166,6 +174,7 @@ def load(
     up_to = cut_us(last, cluster.zone) if last else _NO_CUT if latest is None else latest
     seen = _read_log(cluster, lake, batches, _merge_from(cluster, first, loaded), up_to, progress)
     _refuse(cluster, seen, log)
+    _refuse_unknown_states(cluster, seen)
     _refuse_moved_clock(cluster, lake, seen.jobs)
     reach_us, seen.first_submit_us = seen.first_submit_us, min(seen.first_submit_us, log.first_submit_us)
     if up_to != _NO_CUT and seen.accepted:
@@ -243,13 +252,14 @@ def _keep_what_it_is_made_with(cluster: Cluster, settings: Settings, lake: Lake,
             raise HistoryMismatch(
                 f"{cluster.path}: the names of {cluster.name} in {lake.root} are {_said(kept.get('pseudonyms'))}, the cluster file now "
                 f"asks for {_said(pseudonyms)}. One history cannot mix the two: put the cluster file back, or begin anew with another "
-                "RUNCAST_HOME and `runcast ingest --all`, and delete the old one where its clear names must go."
+                f"RUNCAST_HOME and `runcast ingest --cluster {cluster.name} --all`, and delete the old one where its clear names must go."
             )
         if kept.get("time_zone", cluster.time_zone) != cluster.time_zone:
             raise HistoryMismatch(
                 f"{cluster.path}: time_zone is {cluster.time_zone}, the jobs of {cluster.name} in {lake.root} were read as "
                 f"{kept['time_zone']}: each job would be there twice. Put the zone back; or, if it was wrong, delete "
-                f"{lake.root}/*/cluster={quote(cluster.name, safe='')} and load all of the log again (`runcast ingest --all`)."
+                f"{lake.root}/*/cluster={quote(cluster.name, safe='')} and load all of the log again "
+                f"(`runcast ingest --cluster {cluster.name} --all`)."
             )
     path = _made_with_path(cluster.name, settings)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -412,12 +422,31 @@ def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
             return
         reasons = ", ".join(f"{reason} {count}" for reason, count in Counter(r.reason for r in seen.rejects).most_common(3))
         sample = seen.rejects[0]
-        raise TooManyRejects(
+        error = TooManyRejects(
             f"{cluster.name}: {rejected} of {records} records were refused ({rejected / records:.1%}), "
             f"{at_most:.1%} are allowed: {reasons}. The first is {sample.file}:{sample.line}: "
             f"{sample.raw[:200]!r}. Nothing was written. Is source.format right ({cluster.source.format})? "
-            f"Else raise source.reject_share_at_most.{hint(sample, cluster.source)}"
+            f"Else raise source.reject_share_at_most. See what was refused: runcast rejects --cluster {cluster.name}."
+            f"{hint(sample, cluster.source)}"
         )
+        error.rejects, error.days = tuple(seen.rejects), tuple(seen.reject_days)
+        raise error
+
+
+def _refuse_unknown_states(cluster: Cluster, seen: _Seen) -> None:
+    """Raise UnknownStates where nearly all that a load read is in states that nobody knows: every job would be cut from outside."""
+    words = {name.removeprefix(UNKNOWN_STATE): n for name, n in seen.notes.items() if name.startswith(UNKNOWN_STATE)}
+    if seen.accepted < _STATES_TELL or seen.notes["unknown_state"] < _UNKNOWN_SHARE * seen.accepted or not words:
+        return
+    first = sorted(words, key=lambda word: (-words[word], word))[:5]
+    found = ", ".join(f"{Quoted(word)} {words[word]}" for word in first)
+    means = f"{first[0]}: COMPLETED" + (f", {first[1]}: FAILED" if first[1:] else "")
+    raise UnknownStates(
+        f"{cluster.name}: the states of {seen.notes['unknown_state']} of {seen.accepted} jobs are words that nobody knows: {found}. "
+        f"Nothing was written. Known are COMPLETED, FAILED, CANCELLED, TIMEOUT and the other states of Slurm. Format `table` says in the "
+        f"cluster file what a site's own words mean, for example source.options.columns.state: {{column: State, values: {{{means}}}}}; "
+        f"else ask whether source.format ({cluster.source.format}) and the columns are right."
+    )
 
 
 def _refuse_before_the_log(cluster: Cluster, lake: Lake, seen: _Seen, cut: int) -> None:
@@ -619,6 +648,8 @@ def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
     """
     from runcast.data import quality, quality_suites
     from runcast.data.quality_norms import WINDOW_DAYS, measure, norms_of
+    from runcast.data.quality_units import units_of
+    from runcast.data.quality_values import values_found
 
     lake = Lake(settings.lake)
     first = min(lake.dates(cluster.name), default=day.isoformat())
@@ -635,10 +666,15 @@ def check(cluster: Cluster, settings: Settings, day: date) -> "QualityReport":
     norms = norms_of(known, cluster, days, refused, tells_open=tells_open)
     keys = pa.concat_tables([table.select(["job_key"]) for table in (window, jobs, still_open)])
     doubled = keys.num_rows - pc.count_distinct(keys["job_key"]).as_py()
+    units, frame = units_of(jobs, window), quality_suites.jobs_frame(jobs)
     return quality.check_jobs(
         cluster.name,
         day,
         quality_folder(cluster.name, settings),
-        jobs=(quality_suites.jobs_frame(jobs), quality_suites.jobs_suite(cluster, today, norms)),
-        night=(quality_suites.night_frame(today, norms, doubled, of_tonight), quality_suites.night_suite(cluster, today, norms)),
+        jobs=(frame, quality_suites.jobs_suite(cluster, today, norms, frame)),
+        night=(
+            quality_suites.night_frame(today, norms, doubled, of_tonight, units),
+            quality_suites.night_suite(cluster, today, norms),
+        ),
+        values=values_found(today, norms, units),
     )

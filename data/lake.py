@@ -133,7 +133,7 @@ class Lake:
                 paths.append(_open_path(cluster))
             if not paths:
                 raise LakeError(
-                    f"{self.root}: holds no jobs of {cluster}. Load its log first (`runcast ingest --cluster {cluster}`)."
+                    f"{self.root}: holds no jobs of {cluster}. Load its log first (`runcast ingest --cluster {cluster} --all`)."
                 )
             settled = [path for path in paths if before is None or _ends_before(path, before)]
             tables = self._read(settled, JOBS, wanted)

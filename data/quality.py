@@ -8,11 +8,12 @@ Great Expectations takes seconds to import: this module is imported by the night
 import json
 import logging
 import os
+import shutil
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,15 @@ def check_jobs(
     *,
     jobs: tuple[pd.DataFrame, Sequence[Check]],
     night: tuple[pd.DataFrame, Sequence[Check]],
+    values: Mapping[str, str] | None = None,
 ) -> QualityReport:
     """Run both suites on their frames (see quality_suites.py); results and pages go below `folder`, over the same night's.
 
+    `values` says, by check, what a finding of it found beside its number; the report has it, the pages do not.
+
     Raises OSError where a page cannot be written: the night is run again, and then its pages are whole.
     """
+    _forget_old_nights(folder, day)
     context = _context(folder)
     suites = {"jobs": jobs, "night": night}
     definitions = [_definition(context, name, checks) for name, (_, checks) in suites.items()]
@@ -134,7 +139,7 @@ def check_jobs(
         results += [result for outcome in run.run_results.values() for result in outcome.results]
     failed = [result for result in results if not result.success]
     broken = [finding for result in failed if (finding := _broken(result))]
-    wrong = [_finding(result) for result in failed if not _broken(result)]
+    wrong = [_with_values(_finding(result), values or {}) for result in failed if not _broken(result)]
     report = QualityReport(
         cluster=cluster,
         day=day.isoformat(),
@@ -147,6 +152,14 @@ def check_jobs(
     )
     _keep(folder / "reports" / f"{day.isoformat()}.json", report)
     return report
+
+
+def _forget_old_nights(folder: Path, day: date) -> None:
+    """Delete results and pages but those of `day` and of the latest nights beside it: the index lists no more."""
+    for suite in (*folder.glob("results/*"), *folder.glob("docs/validations/*")):
+        nights = sorted(night for night in suite.iterdir() if night.name != day.isoformat())
+        for night in nights[: max(0, len(nights) - _NIGHTS_IN_DOCS + 1)]:
+            shutil.rmtree(night)
 
 
 @contextmanager
@@ -221,11 +234,16 @@ def _finding(result: Any) -> Finding:
     elif outcome["element_count"] == 1 and is_number:  # the night's one row
         found = f"{float(values[0]):.4g}"
     else:
-        found = f"{outcome['unexpected_count']} of {outcome['element_count'] - outcome.get('missing_count', 0)} otherwise"
+        found = f"{outcome['unexpected_count']} of {outcome['element_count']} otherwise"
         found += f", e.g. {float(values[0]):g}" if is_number and values else ""
     rows = outcome.get("partial_unexpected_index_list") or []
     keys = tuple(str(row["job_key"]) for row in rows if isinstance(row, dict))[:KEYS_SHOWN]
     return Finding(meta["check"], meta["severity"], meta["expected"], found, keys)
+
+
+def _with_values(finding: Finding, values: Mapping[str, str]) -> Finding:
+    said = values.get(finding.check)
+    return replace(finding, found=f"{finding.found}; {said}") if said else finding
 
 
 def _broken(result: Any) -> Finding | None:

@@ -10,7 +10,7 @@ sees them, so that no result and no page can show them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from runcast.data.quality_norms import (
     renamed_share,
     zone_evidence,
 )
+from runcast.data.quality_units import LITTLE, MOST_GPUS_BY_NODE, MOST_MIB_BY_NODE, MUCH, Units
 from runcast.data.states import OTHER, STATES
 
 Severity = Literal["stop", "warn"]
@@ -82,7 +83,7 @@ def jobs_frame(jobs: pa.Table) -> pd.DataFrame:
     return pd.DataFrame(frame)
 
 
-def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) -> pd.DataFrame:
+def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int, units: Units) -> pd.DataFrame:
     """One row of numbers about the day; null where there is too little to tell."""
     lag_h, gain, _ = zone_evidence(day, norms)
     enough = day.rows >= MIN_SHARE_ROWS
@@ -97,6 +98,9 @@ def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) ->
         "foreign_columns": len({_SIZE if name in SIZES else name for name in foreign_columns(day, norms)}),
         "hour_lag_gain": gain,
         "hour_lag_h": lag_h,
+        "limit_use": units.limit_use,
+        "mib_by_node": units.mib_by_node,
+        "gpus_by_node": units.gpus_by_node,
         "new_queue_share": new_share(day, norms, "queue") if enough else np.nan,
         "new_user_share": new_share(day, norms, "user") if enough else np.nan,
         **{f"known_{name}_share": day.known.get(name, np.nan) for name in EXPECTED},
@@ -105,17 +109,32 @@ def night_frame(day: Day, norms: Norms, doubled_keys: int, refused_rows: int) ->
     return pd.DataFrame({name: [float(value)] for name, value in values.items()})
 
 
-def jobs_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
-    """Checks of each job of the day."""
-    return [
+def jobs_suite(cluster: Cluster, day: Day, norms: Norms, frame: pd.DataFrame) -> list[Check]:
+    """Checks of each job of the day, whose frame this is; what most jobs must be is counted over all of them."""
+    checks = [
         *_row_counts(cluster, day, norms), *_identity(), *_states(day, norms), *_times(), *_ranges(), *_null_shares(cluster, norms),
     ]  # fmt: skip
+    return [_over_all_rows(check, frame) for check in checks]
+
+
+def _over_all_rows(check: Check, frame: pd.DataFrame) -> Check:
+    """The check with its share of all rows; Great Expectations counts it over those whose value is known, which may be a handful."""
+    columns = [check.arguments[name] for name in ("column", "column_A", "column_B") if name in check.arguments]
+    mostly = check.arguments.get("mostly", 1.0)
+    if mostly == 1.0 or check.expectation == "ExpectColumnValuesToNotBeNull":
+        return check
+    known = int(frame[columns].notna().all(axis=1).sum())
+    share = max(0.0, 1 - (1 - mostly) * len(frame) / known) if known else mostly
+    return replace(check, arguments={**check.arguments, "mostly": share})
 
 
 def night_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
     """Checks of the day's summary; those that compare with the days before only where these say something."""
     checks = [
-        _between("job_once", "stop", "doubled_keys", None, 0, "every job_key once among the days of the window and the open jobs")
+        *_units(),
+        _between(
+            "job_once", "stop", "doubled_keys", None, 0, "every job_key once among the days of the window and the open jobs"
+        ),
     ]
     if norms.is_usable:
         checks += [
@@ -128,6 +147,15 @@ def night_suite(cluster: Cluster, day: Day, norms: Norms) -> list[Check]:
             *_queues(),
         ]
     return checks
+
+
+def _units() -> list[Check]:
+    """Whatever the days before were: a unit that was wrong from the first day on is wrong on all of them."""
+    return [
+        _between("limit_unit", "stop", "limit_use", LITTLE, MUCH, "jobs that time out, or run longest, end near their limit"),
+        _between("memory_unit", "stop", "mib_by_node", None, MOST_MIB_BY_NODE, "as much memory as a node can have"),
+        _between("gpu_unit", "stop", "gpus_by_node", None, MOST_GPUS_BY_NODE, "as many GPUs as a node can have"),
+    ]
 
 
 def _refused_rows(norms: Norms) -> Check:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Role = Literal["event", "censored", "excluded"]
 
 OTHER = "OTHER"
+UNKNOWN_STATE = "unknown_state:"  # begins a note of how often a load met a word that is none
 
 #: What a job in this state says about its runtime, provided that it started: `event` it ended by itself; `censored` it was cut
 #: from outside or is still going, so it would have run at least that long; `excluded` it holds no resources or says nothing.
@@ -166,6 +167,17 @@ def canonical_states(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":
     encoded = column.dictionary_encode()
     names = pa.array([canonical_state(text) for text in encoded.dictionary.to_pylist()] or [OTHER], pa.string())
     return pc.fill_null(names.take(encoded.indices), OTHER)
+
+
+def unknown_states(texts: "pa.Array | pa.ChunkedArray", most: int = 5) -> dict[str, int]:
+    """Count the words that nobody knows, as notes `unknown_state:WORD`, the most frequent of a column; a null is no word."""
+    import pyarrow as pa
+
+    column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    counts = {one["values"]: one["counts"] for one in column.drop_null().value_counts().to_pylist()}
+    unknown = {word: count for word, count in counts.items() if word.strip() and word != OTHER and canonical_state(word) == OTHER}
+    first = sorted(unknown, key=lambda word: (-unknown[word], word))[:most]
+    return {f"{UNKNOWN_STATE}{word[:40]}": unknown[word] for word in first}
 
 
 def _of_list_text(word: str) -> str:

@@ -7,6 +7,8 @@ from runcast.data.sources.batch import Reject
 
 _CLOCK = r"\d{1,2}:\d{2}"
 
+_LENGTHS = ("runtime_s_unreadable", "queue_s_unreadable")
+
 #: How times look that `time: naive` does not read, and what reads them; day and month are told apart where one is above 12.
 _TIMES = (
     (r"\b\d{16}\b", "epoch_us"),
@@ -24,8 +26,11 @@ _TIMES = (
 
 
 def hint(reject: Reject, source: Source) -> str:
-    """Return a sentence, after a blank, on what `time:` takes for a record of a table whose time cannot be read, else nothing."""
-    if source.format != "table" or not reject.reason.endswith("_time_unreadable"):
+    """Return a sentence, after a blank, on what `time:` or `unit:` takes for a table's record whose times cannot be read, else nothing."""
+    if source.format == "table" and reject.reason in _LENGTHS:
+        clock = ", here perhaps `unit: hh:mm:ss`" if re.search(_CLOCK, reject.raw) else ""
+        return f" Try: `unit:` says in what a length of time is: seconds, minutes, hours, days, hh:mm:ss{clock}"
+    if source.format != "table" or not reject.reason.endswith(("_time_unreadable", "time_out_of_range", "in_the_future")):
         return ""
     said = source.options.get("time", "naive")
     for pattern, takes in _TIMES:

@@ -13,7 +13,7 @@ from runcast.data.sources.slurm_fields import NO_NAME, NO_NODES, Fields, SlurmOp
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, HET_PART, JOB_ID, STEP_ID, array_task_count
 from runcast.data.sources.slurm_moments import find_moments
 from runcast.data.sources.slurm_requests import requests
-from runcast.data.states import OTHER, canonical_states
+from runcast.data.states import OTHER, canonical_states, unknown_states
 
 #: Canonical text columns and sacct's fields for them.
 _WORDS = {
@@ -74,6 +74,8 @@ def canonical_rows(fields: Fields, cluster: Cluster, options: SlurmOptions, tall
     flags = {**moments.flags, "unknown_state": unknown_state, "array_rest": is_rest, **request_flags}
     for name, mask in flags.items():
         tally.note(name, int(mask.sum()))
+    for name, count in unknown_states(fields.columns["state"]).items() if unknown_state.any() else ():
+        tally.note(name, count)
     restarts = np.minimum(np.nan_to_num(fields.counts("restarts")), 1_000_000).astype(np.int64)
     began, ended = moments.attempt_start, moments.attempt_end
     jobs = jobs_table(

@@ -31,7 +31,7 @@ from runcast.data.sources.table_moments import derive_moments, find_faults, with
 from runcast.data.sources.table_options import COUNTS, NUMBERS, RESTARTS, TEXTS, TIMES, Column, Options
 from runcast.data.sources.table_rows import Rows, read_rows
 from runcast.data.sources.table_values import column_values, numbers, texts, times
-from runcast.data.states import canonical_states
+from runcast.data.states import canonical_states, unknown_states
 
 __all__ = ["Column", "Options", "read", "read_table"]
 
@@ -88,7 +88,7 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
     )
     unreadable = {f"unreadable_{name}": int(n.unreadable[keep].sum()) for name, n in counts.items()}
     unknown = np.array([state == "OTHER" for state in columns["state"].to_pylist()], bool) & state_known[keep]
-    notes = counted(flags, unknown_state=int(unknown.sum()), **unreadable)
+    notes = counted(flags, unknown_state=int(unknown.sum()), **_unknown_words(rows, options, path), **unreadable)
     return Batch(table, in_order(rows.rejects, rejects), rows.skipped, notes)
 
 
@@ -115,6 +115,10 @@ def _limit_kinds(limits: pa.Array, unlimited: np.ndarray, cluster: Cluster) -> p
 def _attempts(restarts: Numbers | None, started: np.ndarray) -> np.ndarray:
     """Return how often a job was started: once more than it was restarted."""
     return started + (np.where(started, restarts.values, 0) if restarts else 0)
+
+
+def _unknown_words(rows: Rows, options: Options, path: Path) -> dict[str, int]:
+    return unknown_states(texts(column_values("state", rows.columns, options, path))) if "state" in options.columns else {}
 
 
 def _states(rows: Rows, options: Options, path: Path) -> tuple[pa.Array, np.ndarray]:

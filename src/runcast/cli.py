@@ -217,7 +217,7 @@ def rejects_replay(cluster: ClusterName, as_json: AsJson = False) -> None:
 
     settings, chosen = _open(cluster)
     with _progress(f"{cluster}: reading the log", as_json):
-        result = replay_rejects(chosen, settings)
+        result = replay_rejects(chosen, settings, dt.datetime.now(dt.UTC))
     _result(result, as_json, show.replay_lines(result))
 
 

@@ -96,7 +96,10 @@ def rejects_table(found: Record, limit: int) -> Group:
         table.add_row(*[Text(plain(cell)) for cell in cells])
     lines = [f"{found['count']} refused" + (f" beside jobs of {found['day']}" if found["day"] else ""), reasons(found)]
     if len(shown) < found["count"]:
-        lines.insert(0, f"… and {found['count'] - len(shown)} more: --limit 0, or --json")
+        more = ": --limit 0, or --json" if len(shown) < len(found["rejects"]) else ""
+        lines.insert(0, f"… and {found['count'] - len(shown)} more{more}")
+    if found["refused_load"]:
+        lines.append("The latest load was refused for these: nothing of it is in the lake.")
     if found["count"]:
         lines.append("Mend the log or its cluster file, then: runcast rejects replay --cluster " + found["cluster"])
     return Group(*([table] if shown else []), *[Text(line) for line in lines if line])

@@ -1,6 +1,7 @@
 """Quality checks on real Great Expectations runs: what stops a night, what only warns, what is broken and not bad."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -122,7 +123,9 @@ BAD_DAYS = [
     pytest.param(changed(state="TIMEOUT"), {"label_role"}, id="a timeout is no event"),
     pytest.param(changed(cpu_count=-1.0), {"cpu_count_range"}, id="minus one for unknown"),
     pytest.param(
-        changed(time_limit_s=60.0, runtime_s=600.0), {"limit_respected", "runtime_is_end_less_start"}, id="minutes for seconds"
+        changed(time_limit_s=60.0, runtime_s=600.0),
+        {"limit_respected", "limit_unit", "runtime_is_end_less_start"},
+        id="minutes for seconds",
     ),
     pytest.param(
         lambda rows: [row | {"start_time": row["submit_time"] - 1} for row in rows],
@@ -345,3 +348,50 @@ def test_checking_reads_the_window_and_not_the_history(tmp_path: Path) -> None:
     )
     (lake.root / "jobs/cluster=venus/end_date=2020-01-01/part.parquet").write_bytes(b"damaged")
     assert check(CLUSTER, settings, DAY).stops == ()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "check_name", "said"),
+    [
+        pytest.param(changed(mem_mib=1.0), "columns_alike", "mem_mib: 1024 before, 1 today (in GiB since?)", id="an amount"),
+        pytest.param(changed(queue="new"), "known_queues", "queue cpu and gpu gone, new new", id="a queue"),
+        pytest.param(
+            lambda rows: [row | {"user": f"eve{at}"} if at < 40 else row for at, row in enumerate(rows)],
+            "few_new_users",
+            "40 of 45 users new, with 40 jobs",
+            id="users are counted, not named",
+        ),
+        pytest.param(changed(gpu_count=None), "gpu_count_null_rise_stop", "known for 0% of a user's jobs, 100% or more before", id="nulls"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_was_before_and_what_is_today(
+    history: Settings, spoil: Callable[[list[dict[str, object]]], list[dict[str, object]]], check_name: str, said: str
+) -> None:
+    report = checked(history, spoil(day_rows(DAY)))
+    (finding,) = [one for one in (*report.stops, *report.warns) if one.check == check_name]
+    assert finding.found.endswith(said)
+    pages = [path.read_text() for path in (history.home / "quality").rglob("*.html")]
+    assert not any(said in page or "eve1" in page for page in pages)
+
+
+def test_values_of_a_log_cannot_act_where_they_are_shown(history: Settings) -> None:
+    report = checked(history, changed(queue="\x1b[2J<script>alert(1)</script>" + "x" * 200)(day_rows(DAY)))
+    (finding,) = [one for one in report.stops if one.check == "known_queues"]
+    assert not set(finding.found) & set("\x1b<>[]()")
+    assert len(finding.found) < 100
+
+
+def test_results_and_pages_of_the_latest_sixty_nights_stay(tmp_path: Path) -> None:
+    settings = read_settings({"RUNCAST_HOME": str(tmp_path)})
+    checked(settings, day_rows(DAY))
+    folder = tmp_path / "quality" / "venus"
+    suites = [folder / kind / name for kind in ("results", "docs/validations") for name in ("jobs", "night")]
+    for suite in suites:
+        for back in range(1, 101):
+            shutil.copytree(suite / f"{DAY}", suite / f"{DAY - timedelta(days=back)}")
+    checked(settings, day_rows(DAY))
+    oldest = f"{DAY - timedelta(days=59)}"
+    for suite in suites:
+        nights = sorted(path.name for path in suite.iterdir())
+        assert (len(nights), nights[0], nights[-1]) == (60, oldest, f"{DAY}")
+    assert (folder / "reports" / f"{DAY}.json").exists()

@@ -1,6 +1,7 @@
 """Refused records: where they stand, and what reading the log again makes of them."""
 
 import json
+import re
 import sys
 from datetime import date
 from pathlib import Path
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from runcast.cli import app, main
 from runcast.data.cluster import Cluster, read_cluster
-from runcast.data.errors import HistoryMismatch, LakeError
+from runcast.data.errors import HistoryMismatch, LakeError, TooManyRejects, UnknownStates
 from runcast.data.job import ingest
 from runcast.data.lake import Lake
 from runcast.data.rejects import find_rejects, replay_rejects
@@ -155,6 +156,129 @@ def test_replay_reads_no_further_than_the_lake(tmp_path: Path, settings: Setting
     ingest(chosen, settings, last=date(2026, 3, 3))
     result = replay_rejects(chosen, settings)
     assert (result["through"], job_ids(settings)) == ("2026-03-03", ["1", "2", "3"])
+
+
+def refused_log(folder: Path) -> Cluster:
+    """A log of which two of six records cannot be read, with a limit of a hundredth."""
+    chosen = cluster(folder, LOG)
+    file = folder / "hpc.yaml"
+    file.write_text(file.read_text().replace("reject_share_at_most: 0.5", "reject_share_at_most: 0.01"))
+    return read_cluster(file) if chosen else chosen
+
+
+def printed_command(text: str, begins: str) -> list[str]:
+    """The words of the command that a message prints, without `runcast`."""
+    (line,) = re.findall(rf"runcast ({begins}[^`\n.,]*)", " ".join(text.split()))
+    return line.split()
+
+
+def test_a_refused_load_shows_what_it_refused_by_the_command_it_prints(tmp_path: Path, settings: Settings) -> None:
+    with pytest.raises(TooManyRejects, match="2 of 6 records were refused") as refused:
+        ingest(refused_log(tmp_path), settings)
+    assert Lake(settings.lake).as_of_us("hpc") is None
+    done = CliRunner().invoke(app, printed_command(str(refused.value), "rejects"), catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "log.txt:3" in done.stdout
+    assert "log.txt:6" in done.stdout
+    assert "The latest load was refused for these" in " ".join(done.stdout.split())
+    found = find_rejects(read_cluster(tmp_path / "hpc.yaml"), settings, date(2026, 3, 3))
+    assert ([row["line"] for row in found["rejects"]], found["by_reason"]) == ([6], {"end_missing": 1})
+
+
+def test_after_a_fix_the_printed_command_loads_what_was_refused(tmp_path: Path, settings: Settings) -> None:
+    chosen = refused_log(tmp_path)
+    with pytest.raises(TooManyRejects):
+        ingest(chosen, settings)
+    shown = CliRunner().invoke(app, ["rejects", "--cluster", "hpc"], catch_exceptions=False).stdout
+    (tmp_path / "log.txt").write_text("".join(line for line in LOG if line not in (BAD_TIME, NO_END)))
+    done = CliRunner().invoke(app, [*printed_command(shown, "rejects replay"), "--json"], catch_exceptions=False)
+    result = json.loads(done.stdout)
+    assert (result["refused_before"], result["refused"], result["jobs"], result["through"]) == (2, 0, 4, "2026-03-04")
+    assert job_ids(settings) == ["1", "2", "3", "4"]
+    assert find_rejects(chosen, settings)["refused_load"] is False, "forgotten: a load has succeeded"
+
+
+def test_a_refused_load_leaves_the_rejects_of_the_lake_for_later(tmp_path: Path, settings: Settings) -> None:
+    ingest(cluster(tmp_path, LOG), settings)
+    refused = refused_log(tmp_path)
+    with pytest.raises(TooManyRejects):
+        ingest(refused, settings)
+    assert find_rejects(refused, settings)["refused_load"] is True
+    chosen = cluster(tmp_path, LOG)
+    ingest(chosen, settings)
+    found = find_rejects(chosen, settings)
+    assert (found["count"], found["refused_load"]) == (2, False)
+
+
+def test_the_command_printed_for_a_cluster_that_was_never_loaded_loads_it(tmp_path: Path, settings: Settings) -> None:
+    chosen = cluster(tmp_path, LOG)
+    for ask in (lambda: find_rejects(chosen, settings), lambda: Lake(settings.lake).read_jobs("hpc")):
+        with pytest.raises(LakeError) as never:
+            ask()
+        assert printed_command(str(never.value), "ingest") == ["ingest", "--cluster", "hpc", "--all"]
+    settings.home.mkdir()
+    assert CliRunner().invoke(app, printed_command(str(never.value), "ingest"), catch_exceptions=False).exit_code == 0
+    assert job_ids(settings) == ["1", "2", "3", "4"]
+
+
+TABLE_TIMES = [
+    ("1709287200", "aware"),
+    ("1709287200000", "epoch_s"),
+    ("1709287200000000", "epoch_s"),
+    ("31.03.2024 10:00:00", "naive"),
+    ("13/03/2024 10:00:00", "naive"),
+    ("03/13/2024 10:00", "naive"),
+    ("2024/03/01 10:00:00", "naive"),
+    ("2024-03-01T10:00:00+01:00", "epoch_s"),
+]
+
+
+def table_cluster(folder: Path, when: str, time: str) -> Cluster:
+    (folder / "t.csv").write_text("id,when,ran\n" + "".join(f"{n},{when},60\n" for n in range(30)))
+    file = folder / "tab.yaml"
+    columns = f"{{job_id: id, submit_time: {{column: when, time: {time}}}, runtime_s: ran}}"
+    file.write_text(
+        f"source:\n  format: table\n  paths: ['{folder}/t.csv']\n  options:\n    start_is_submit: true\n    columns: {columns}\n"
+        "time_zone: UTC\n"
+    )
+    return read_cluster(file)
+
+
+@pytest.mark.parametrize(("when", "wrong"), TABLE_TIMES, ids=[when for when, _ in TABLE_TIMES])
+def test_the_form_of_time_that_a_refusal_names_reads_the_log(tmp_path: Path, settings: Settings, when: str, wrong: str) -> None:
+    with pytest.raises(TooManyRejects) as refused:
+        ingest(table_cluster(tmp_path, when, wrong), settings)
+    (form,) = re.findall(r"`time: ([^`]+)`", str(refused.value))
+    assert ingest(table_cluster(tmp_path, when, form), settings).accepted == 30
+
+
+def test_a_log_whose_states_are_all_unknown_words_stops_and_says_how_to_map_them(tmp_path: Path, settings: Settings) -> None:
+    rows = "".join(f"{n},2024-03-0{1 + n % 5}T10:00:00,60,{'KO' if n % 10 == 0 else 'OK'}\n" for n in range(100))
+    (tmp_path / "t.csv").write_text("id,when,ran,state\n" + rows)
+    file = tmp_path / "tab.yaml"
+
+    def written(state: str) -> Cluster:
+        columns = f"{{job_id: id, submit_time: when, runtime_s: ran, state: {state}}}"
+        options = f"  options:\n    start_is_submit: true\n    columns: {columns}\n"
+        file.write_text(f"source:\n  format: table\n  paths: ['{tmp_path}/t.csv']\n{options}time_zone: UTC\n")
+        return read_cluster(file)
+
+    with pytest.raises(
+        UnknownStates, match=r"states of 100 of 100 jobs are words that nobody knows: 'OK' 90, 'KO' 10\."
+    ) as stopped:
+        ingest(written("state"), settings)
+    assert Lake(settings.lake).as_of_us("tab") is None
+    assert "{column: State, values: {OK: COMPLETED, KO: FAILED}}" in str(stopped.value)
+    report = ingest(written("{column: state, values: {OK: COMPLETED, KO: FAILED}}"), settings)
+    assert (report.accepted, report.notes.get("unknown_state")) == (100, None)
+    states = Lake(settings.lake).read_jobs("tab")["state"].to_pylist()
+    assert (states.count("COMPLETED"), states.count("FAILED")) == (90, 10)
+
+
+def test_a_few_unknown_words_are_noted_by_name(tmp_path: Path, settings: Settings) -> None:
+    lines = [HEADER, *(GOOD.format(id=n, day=2) for n in range(30)), GOOD.format(id=99, day=2).replace("COMPLETED", "ODD")]
+    notes = ingest(cluster(tmp_path, lines), settings).notes
+    assert {name: notes[name] for name in ("unknown_state", "unknown_state:ODD")} == {"unknown_state": 1, "unknown_state:ODD": 1}
 
 
 @pytest.mark.parametrize("words", [["rejects", "--cluster", "hpc"], ["rejects", "replay", "--cluster", "hpc"]])
