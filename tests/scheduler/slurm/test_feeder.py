@@ -7,6 +7,8 @@ import pytest
 from answering import answering
 from test_accounting import ENDED, HOSTILE_NAMES, RUNNING, WAITING, text_of
 
+from runcast.data.cluster import Cluster, Source
+from runcast.data.sources import slurm_sacct
 from runcast.scheduler.client import Client, ServiceError
 from runcast.scheduler.slurm.accounting import LOG_FIELDS
 from runcast.scheduler.slurm.feeder import EventsReport, tell_events, write_log
@@ -79,6 +81,15 @@ def test_a_hostile_record_forges_nothing_and_stops_nobody(tmp_path: Path, caplog
     assert written == {"sacct-2026-11-30.txt": len(forging) + 1, "sacct-open.txt": 0}
     lines = (tmp_path / "sacct-2026-11-30.txt").read_text().split("\n")
     assert {line.split("|")[1] for line in lines[1:-1]} == {"games"}
+    source = Source(format="slurm_sacct", paths=("*",))
+    cluster = Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True)
+    batches = list(slurm_sacct.read(tmp_path / "sacct-2026-11-30.txt", cluster))
+    jobs = [job for batch in batches for job in batch.jobs.to_pylist()]
+    assert {(job["job_id"], job["user"]) for job in jobs} == {
+        ("17", "games"),
+        *((record["JobID"], "games") for record in forging),
+    }
+    assert [reject for batch in batches for reject in batch.rejects] == []
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
