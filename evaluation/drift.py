@@ -161,7 +161,8 @@ def limits_of(series: Series, rule: Drift) -> Floats:
     before = _before(series.values, rule)
     known = np.isfinite(before).sum(axis=1) >= ENOUGH_PERIODS
     usual = np.max(before, axis=1, initial=-np.inf, where=np.isfinite(before))
-    return np.where(known, np.maximum(at_least, times * usual), np.nan)
+    with np.errstate(over="ignore"):  # a limit that no float holds is never exceeded
+        return np.where(known, np.maximum(at_least, times * usual), np.nan)
 
 
 def is_drift(values: Floats, limits: Floats) -> NDArray[np.bool_]:

@@ -231,3 +231,10 @@ def test_a_night_without_jobs_watches_nothing() -> None:
     empty = replace(matrix, values=matrix.values[none], submit_us=matrix.submit_us[none], ended=matrix.ended.take(none),
                     categories={name: one.take(none) for name, one in matrix.categories.items()})  # fmt: skip
     assert findings(empty, CUT, {}, RULE, None) == []
+
+
+def test_a_limit_that_no_float_holds_is_none_and_breaks_no_report() -> None:
+    rule = Drift(days=1, periods=4, error_at_least=1e308, error_times_usual=1e308)
+    found = judge(Series("gbdt", "error", np.array([3.0, 2.0, 2.0, 2.0, 2.0, 2.0])), rule)
+    assert (found.value, found.limit, found.is_drift, found.sentence) == (3.0, None, False, "")
+    json.dumps(found.to_json(), allow_nan=False)

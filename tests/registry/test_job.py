@@ -29,6 +29,7 @@ from runcast.registry import job as registry
 from runcast.registry import moving
 from runcast.registry.errors import ClockBehind, NoChampion
 from runcast.registry.models import name_champion
+from runcast.registry.slug import metric_key
 from runcast.registry.store import open_store
 from runcast.scheduler.bundle import bundles, make_current, read_manifest, resolve
 from runcast.scheduler.predictor import Predictor
@@ -109,7 +110,7 @@ def test_bundle_is_the_champion_with_the_nights_history(
     assert len(bundles(home.bundles / cluster.name)) == 2
 
 
-def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]], home: Settings) -> None:
+def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]], home: Settings, cluster: Cluster) -> None:
     client = open_store(home).client
     run = client.get_run(nights[-1]["register"]["runs"]["gbdt"])
     assert {
@@ -122,6 +123,10 @@ def test_run_shows_what_a_person_compares(nights: list[dict[str, dict[str, Any]]
         "drift/runtime/runtime_s",
         "drift/feature/gpu_count",
     } <= set(run.data.metrics)
+    report = registry.read_report(cluster, home, NIGHTS[-1])
+    people = {metric_key(part, "mdape") for part in report["slices"] if part.startswith(("user:", "queue:", "account:"))}
+    assert people, "the report has them"
+    assert not people & set(run.data.metrics), "they change from night to night; columns in MLflow stay"
     assert run.data.params["trees"] == "40"
     assert run.data.tags["runcast.verdict"] == "passed"
     artifacts = {f.path for f in client.list_artifacts(run.info.run_id, "report")}
