@@ -18,9 +18,9 @@ from runcast.scheduler.service import PEER
 SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; idle ones are closed sooner, by uvicorn
 MOST_CONNECTIONS = 512  # a scheduler needs a handful
 MOST_OF_PEER = 64
-MOST_HEADERS, MOST_HEAD = 64, 16_384  # bytes of URL and headers; Runcast's own clients send 4 headers in 150 bytes
+MOST_HEADERS, MOST_HEAD = 64, 16_384  # headers, and bytes of them and the URL; Runcast's own clients send 4 headers in 150 bytes
 MOST_RAW = 2 * LARGEST_BODY  # bytes of one request: chunks and trailers are more than what they carry
-PIECE = 16_384  # bytes given to the parser at once
+PIECE = 8_192  # bytes given to the parser at once; between two pieces the bounds are looked at
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -117,19 +117,19 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         for at in range(0, len(data), PIECE):
-            if self.transport.is_closing():
-                return
             piece = data[at : at + PIECE] if len(data) > PIECE else data
             self._raw += len(piece)
             super().data_received(piece)
             if self._is_in_head:
                 self._unfinished += len(piece)
-            if self._unfinished > 2 * MOST_HEAD or self._raw > MOST_RAW:
+            if self._unfinished > MOST_HEAD or self._raw > MOST_RAW or self._has_too_many_headers():
                 self._refuse()
+            if self.transport.is_closing():
+                return
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser refuses; what one of our bounds refuses is said to be too large."""
-        if self._headers > MOST_HEADERS or self._head > MOST_HEAD:
+        if self._has_too_many_headers():
             self._refuse()
         else:
             super().send_400_response(msg)
@@ -139,16 +139,9 @@ class Connection(HttpToolsProtocol):
         self.scope[PEER] = self.peer  # type: ignore[literal-required]
         self._begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers += 1
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        if self._has_too_many_headers():
+            raise TooLarge  # the parser stops and raises, and send_400_response answers
         self._is_in_head, self._unfinished = False, 0
         super().on_headers_complete()
 
@@ -163,15 +156,12 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _begin(self) -> None:
-        self._head = self._headers = 0  # bytes and number of what the parser has handed over
-        self._unfinished = 0  # bytes given to it since, with no end of the head so far
-        self._raw = 0
+        self._unfinished = self._raw = 0  # bytes given to the parser: of a head without an end so far, of a request
         self._is_in_head = True
 
-    def _count(self, size: int) -> None:
-        self._head += size
-        if self._head > MOST_HEAD or self._headers > MOST_HEADERS:
-            raise TooLarge  # the parser stops and raises, and send_400_response answers
+    def _has_too_many_headers(self) -> bool:
+        """Whether there are too many; trailers count among them."""
+        return self.headers is not None and len(self.headers) > MOST_HEADERS
 
     def _refuse(self) -> None:
         if not self.transport.is_closing():

@@ -1,9 +1,7 @@
 """A request's way in and out: bounded bodies, the content's type, no writes from web pages, one form for errors."""
 
 import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +10,7 @@ from runcast.scheduler.jobs import parse
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Mapping[bytes, bytes]  # by name in lower case; of two the last
 
 LARGEST_BODY = 1_048_576  # bytes; a thousand jobs with long names fit
 MOST_AT_ONCE = 1000  # jobs or events in one request
@@ -45,50 +43,56 @@ class Refusal(Exception):
 
 
 class Bodies:
-    """The bodies of requests that are not answered yet, bounded all together and for each peer."""
+    """The bytes of requests that are not answered yet, bounded all together and for each peer."""
 
     def __init__(self) -> None:
-        self._bytes: Counter[str] = Counter()
+        self._by_peer: dict[str, int] = {}
+        self._all = 0
 
-    @contextmanager
-    def of(self, peer: str) -> "Iterator[Callable[[int], None]]":
-        """Yield what adds so many bytes of a request; raises Refusal where there is no room. They are given back at the end."""
-        added = 0
+    def add(self, peer: str, count: int) -> None:
+        """Count bytes of a request; raises Refusal where there is no room for more. They are to be given back, too."""
+        self._all += count
+        of_peer = self._by_peer[peer] = self._by_peer.get(peer, 0) + count
+        if of_peer > MOST_BODIES_OF_PEER or self._all > MOST_BODIES:
+            raise Refusal(503, "too many requests wait; send this one again later", headers=((b"connection", b"close"),))
 
-        def add(count: int) -> None:
-            nonlocal added
-            added += count
-            self._bytes[peer] += count
-            if self._bytes[peer] > MOST_BODIES_OF_PEER or self._bytes.total() > MOST_BODIES:
-                raise Refusal(503, "too many requests wait; send this one again later", headers=((b"connection", b"close"),))
-
-        try:
-            yield add
-        finally:
-            self._bytes[peer] -= added
-            if not self._bytes[peer]:
-                del self._bytes[peer]
+    def give_back(self, peer: str, count: int) -> None:
+        self._all -= count
+        left = self._by_peer.get(peer, 0) - count
+        if left:
+            self._by_peer[peer] = left
+        else:
+            self._by_peer.pop(peer, None)
 
 
-async def read_body(headers: Headers, receive: Receive, add: Callable[[int], None]) -> bytes:
-    """Return the body; raises Refusal where it is too large or is not finished."""
-    length = header(headers, b"content-length")
-    if length.isdigit() and (len(length) > 20 or int(length) > LARGEST_BODY):  # of bytes: ASCII digits only
-        raise _too_large()
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refusal(400, "the request was not finished")
-        part = message.get("body", b"")
-        size += len(part)
-        if size > LARGEST_BODY:
+class Body:
+    """The body of one request, read in bounds."""
+
+    def __init__(self, bodies: Bodies, peer: str) -> None:
+        self._bodies, self._peer, self._size = bodies, peer, 0
+
+    async def read(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the body; raises Refusal where it is too large, is not finished, or finds no room."""
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 20 or int(length) > LARGEST_BODY):  # of bytes: ASCII digits only
             raise _too_large()
-        add(len(part))
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+        parts: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refusal(400, "the request was not finished")
+            part = message.get("body", b"")
+            self._size += len(part)
+            self._bodies.add(self._peer, len(part))
+            if self._size > LARGEST_BODY:
+                raise _too_large()
+            parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Make room for others."""
+        self._bodies.give_back(self._peer, self._size)
 
 
 def check_sender(method: str, headers: Headers, hosts: frozenset[str] | None) -> None:
@@ -96,14 +100,16 @@ def check_sender(method: str, headers: Headers, hosts: frozenset[str] | None) ->
 
     `hosts` are the names that a loopback port goes by, None where any name is: a name that somebody else's DNS leads here is none.
     """
-    if header(headers, b"sec-fetch-site") not in (b"", b"none", b"same-origin"):
+    if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         raise Refusal(403, "does not answer other web sites")
-    if method == "POST" and header(headers, b"origin"):
-        raise Refusal(403, "does not take what a web page sends")
-    if hosts is not None and (host := header(headers, b"host").decode("latin-1")) and _name(host) not in hosts:
+    if hosts is not None and (host := headers.get(b"host", b"").decode("latin-1")) and _name(host) not in hosts:
         raise Refusal(403, f"is not called {host[:60]!r}; use one of {', '.join(sorted(hosts))}")
-    kind = header(headers, b"content-type").partition(b";")[0].strip().lower()
-    if method == "POST" and kind not in (b"", JSON):
+    if method != "POST":
+        return
+    if b"origin" in headers:
+        raise Refusal(403, "does not take what a web page sends")
+    kind = headers.get(b"content-type", JSON)
+    if kind != JSON and kind.partition(b";")[0].strip().lower() != JSON:
         raise Refusal(415, "takes application/json: curl --json, or -H 'Content-Type: application/json'")
 
 
@@ -123,14 +129,6 @@ def one_or_many(body: bytes) -> tuple[list[Any], bool]:
 def wrong_field(error: JobFieldError, at: int | None) -> Refusal:
     where = "" if at is None else f"[{at}]."
     return Refusal(422, f"{where}{error}", f"{where}{error.field}")
-
-
-def header(headers: Headers, wanted: bytes) -> bytes:
-    """Return the value of the first header of that name (lower case), empty where there is none."""
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return b""
 
 
 def dump(value: Any) -> bytes:

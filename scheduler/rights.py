@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runcast.scheduler.background import in_thread
-from runcast.scheduler.request import Headers, Refusal, header
+from runcast.scheduler.request import Headers, Refusal
 
 MAY_REPORT_BY_NATURE = frozenset({0, os.getuid()})
 
@@ -46,7 +46,7 @@ class Rights:
 
     async def grant(self, peer: Peer, headers: Headers) -> Grant:
         """Return what a request may do; raises Refusal where it may not even ask."""
-        given = header(headers, b"authorization")
+        given = headers.get(b"authorization", b"")
         has_report_token = _is(given, self.report_token)
         if self.ask_token is not None and not has_report_token and not _is(given, self.ask_token):
             raise Refusal(401, "give the token: Authorization: Bearer …", headers=((b"www-authenticate", b"Bearer"),))

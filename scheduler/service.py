@@ -33,6 +33,7 @@ from runcast.scheduler.request import (
     HTML,
     TEXT,
     Bodies,
+    Body,
     Receive,
     Refusal,
     Reply,
@@ -40,7 +41,6 @@ from runcast.scheduler.request import (
     check_sender,
     dump,
     one_or_many,
-    read_body,
     wrong_field,
 )
 from runcast.scheduler.rights import Grant, Peer, Rights, check_own, check_report
@@ -114,19 +114,21 @@ class Service:
         began = time.perf_counter()
         route = scope["path"] if scope["path"] in self._routes else "other"
         peer = scope.get(PEER, OWN_PROCESS)
-        with self._bodies.of(peer.name) as add:
-            try:
-                handler = self._find(scope)
-                check_sender(scope["method"], scope["headers"], self._hosts)
-                grant = await self._rights.grant(peer, scope["headers"])
-                body = await read_body(scope["headers"], receive, add)
-                began = time.perf_counter()
-                reply = await handler(Request(body, peer, grant))
-            except Refusal as refusal:
-                reply = refusal.reply
+        headers, body = dict(scope["headers"]), Body(self._bodies, peer.name)
+        try:
+            handler = self._find(scope)
+            check_sender(scope["method"], headers, self._hosts)
+            grant = await self._rights.grant(peer, headers)
+            content = await body.read(headers, receive)
+            began = time.perf_counter()
+            reply = await handler(Request(content, peer, grant))
+        except Refusal as refusal:
+            reply = refusal.reply
+        finally:
+            body.close()
         length = str(len(reply.body)).encode()
-        headers = [(b"content-type", reply.content_type), (b"content-length", length), *reply.headers]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        about = [(b"content-type", reply.content_type), (b"content-length", length), *reply.headers]
+        await send({"type": "http.response.start", "status": reply.status, "headers": about})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else reply.body})
         self._requests.add((("route", route), ("status", str(reply.status))))
         self._latency.observe(time.perf_counter() - began, (("route", route),))

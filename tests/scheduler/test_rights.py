@@ -19,7 +19,7 @@ MAY_REPORT, MAY_ASK = "report", "ask"
 
 def _status(rights: Rights, peer: Peer, token: str | None) -> str | int:
     """Return what a request may do, or the status of its refusal."""
-    headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+    headers = {} if token is None else {b"authorization": f"Bearer {token}".encode()}
     try:
         grant = asyncio.run(rights.grant(peer, headers))
     except Refusal as refusal:
@@ -75,7 +75,7 @@ def test_right_follows_from_account_and_token(rights: Rights, peer: Peer, token:
     ids=["herself", "no job", "another", "nobody named", "null", "no job at all", "one of two", "an asker", "root", "no account"],
 )
 def test_where_a_site_wants_it_a_user_asks_about_her_own_jobs_only(peer: Peer, jobs: list[object], is_refused: bool) -> None:
-    grant = asyncio.run(Rights(own_only=True, askers=frozenset({64_030})).grant(peer, []))
+    grant = asyncio.run(Rights(own_only=True, askers=frozenset({64_030})).grant(peer, {}))
     if is_refused:
         with pytest.raises(Refusal, match="only; give that as the user"):
             check_own(grant, jobs)
@@ -111,8 +111,8 @@ def test_what_a_web_page_can_send_is_refused(
     method: str, name: bytes, value: bytes, hosts: frozenset[str] | None, status: int | None
 ) -> None:
     if status is None:
-        check_sender(method, [(name, value)], hosts)
+        check_sender(method, {name: value}, hosts)
         return
     with pytest.raises(Refusal) as caught:
-        check_sender(method, [(name, value)], hosts)
+        check_sender(method, {name: value}, hosts)
     assert caught.value.reply.status == status
