@@ -107,7 +107,7 @@ class JobReader:
         known = self._asked.get(read)
         if known is None:
             known = self._read_keys(*read)
-            if sum(len(text) for text in read[:-1] if text) > 2 * LONGEST_CACHED:
+            if len("".join(filter(None, read[:-1]))) > 2 * LONGEST_CACHED:
                 return Asked(known.keys + self._of_hour(job["submit_time"]), known.dead, known.live)
             if len(self._asked) >= KEPT:
                 self._asked.clear()
