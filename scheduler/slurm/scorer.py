@@ -347,9 +347,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(command, COMMAND_TIMEOUT_S)
 
     try:
-        if why := _refused(arguments, run_command):
-            _log.error("%s", why)
-            return report(UsageError(why))
+        _check_slurm(arguments, run_command)
         with held(arguments.memory) as memory:
             return _keep_scoring(arguments, memory, run_command)
     except RuncastError as error:
@@ -357,16 +355,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return report(error)
 
 
-def _refused(arguments: argparse.Namespace, run_command: Run) -> str | None:
-    """Return why this Slurm cannot have what the operator chose; what was set can be undone on any."""
+def _check_slurm(arguments: argparse.Namespace, run_command: Run) -> None:
+    """Raise UsageError where this Slurm cannot have what the operator chose; what was set can be undone on any."""
     if arguments.undo or not (arguments.plan or arguments.order):
-        return None
+        return
     config = run_command(["scontrol", "show", "config"])
     if why := order_refused(arguments.order, config):
-        return f"--order is refused: {why}"
+        raise UsageError(f"--order is refused: {why}")
     if arguments.plan and (why := plan_refused(run_command(["scontrol", "--version"]), config)):
-        return f"--plan is refused: {why}"
-    return None
+        raise UsageError(f"--plan is refused: {why}")
 
 
 def _keep_scoring(arguments: argparse.Namespace, memory: Memory, run_command: Run) -> int:
