@@ -19,6 +19,18 @@ done
 random | keep postgres_password
 printf 'postgres:5432:airflow:airflow:%s\n' "$(random)" | keep airflow_pgpass
 printf 'postgres:5432:mlflow:mlflow:%s\n' "$(random)" | keep mlflow_pgpass
+# MLflow's one account, the operator's and the nights': as its server reads it, and as its clients do. Its accounts lie in its own database.
+password=$(random)
+printf '%s\n' '[mlflow]' 'default_permission = NO_PERMISSIONS' 'admin_username = operator' "admin_password = $password" \
+	'authorization_function = mlflow.server.auth:authenticate_request_basic_auth' \
+	"database_uri = ${MLFLOW_USERS:-postgresql+psycopg://mlflow@postgres/mlflow?passfile=/run/secrets/mlflow_pgpass}" | keep mlflow_auth
+mkdir -p "$state/home/.mlflow"
+if [ ! -e "$state/home/.mlflow/credentials" ]; then
+	password=$(sed -n 's/^admin_password = //p' "$state/secrets/mlflow_auth")
+	printf '[mlflow]\nmlflow_tracking_username = operator\nmlflow_tracking_password = %s\n' "$password" >"$state/home/.mlflow/credentials"
+	echo "MLflow's page: user operator, password $password"
+fi
+random | keep mlflow_secret
 printf '%s=' "$(random)" | keep fernet_key # Fernet wants the padding
 random | keep api_secret_key
 random | keep jwt_secret

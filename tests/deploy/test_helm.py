@@ -63,7 +63,7 @@ def test_the_secrets_that_are_named_are_the_guides() -> None:
         VALUES["apiSecretKeySecretName"],
         VALUES["jwtSecretName"],
     }
-    assert named | {"runcast-airflow-page", "runcast-mlflow"} == set(made)
+    assert named | {"runcast-airflow-page", "runcast-mlflow", "runcast-mlflow-client"} == set(made)
     assert made["runcast-airflow-keys"] == {"fernet-key", "api-secret-key", "jwt-secret"}
     projected = next(one["projected"] for one in VALUES["volumes"] if one["name"] == "secrets")
     files = set().union(*(made[source["secret"]["name"]] for source in projected["sources"]))

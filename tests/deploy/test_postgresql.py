@@ -55,7 +55,15 @@ def tracking_server(postgres: Postgres, home: Path) -> Iterator[str]:
     """The tracking server as mlflow/server/start.sh starts it, over PostgreSQL; yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    places = {"RUNCAST_HOME": str(home), "RUNCAST_MLFLOW": str(Path(sys.executable).parent / "mlflow")}
+    state = home.parent / "state"
+    prepare = ["sh", str(ROOT / "deploy" / "compose" / "prepare.sh"), str(state), str(os.getuid()), str(os.getgid())]
+    subprocess.run(prepare, check=True, capture_output=True, env={**os.environ, "MLFLOW_USERS": postgres.url("mlflow")})
+    places = {
+        "RUNCAST_HOME": str(home),
+        "RUNCAST_MLFLOW": str(Path(sys.executable).parent / "mlflow"),
+        "RUNCAST_MLFLOW_AUTH": str(state / "secrets" / "mlflow_auth"),
+        "RUNCAST_MLFLOW_SECRET": str(state / "secrets" / "mlflow_secret"),
+    }
     environment = {**os.environ, **places, "MLFLOW_TRACKING_URI": postgres.url("mlflow")}
     log = home.parent / "mlflow.log"
     with log.open("wb") as sink:
@@ -89,10 +97,13 @@ def test_a_night_runs_with_airflow_and_mlflow_on_postgresql(
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url("airflow"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": postgres.url("airflow", "psycopg_async"),
         "MLFLOW_TRACKING_URI": tracking_server,
+        "HOME": str(home.parent / "state" / "home"),  # where prepare.sh put the password
         "RUNCAST_HOME": str(home),
         "RUNCAST_CLUSTERS": str(cluster_files),
         "RUNCAST_POOL": "runcast_training",
     }
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{tracking_server}/api/2.0/mlflow/registered-models/search?max_results=1", timeout=10)
     pools, night = [str(ROOT / "dags" / "pools.py")], [str(ROOT / "dags" / "in_process.py"), "tiny", DAY]
     for words in (["-m", "airflow", "db", "migrate"], pools, night):
         done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, env=environment)
@@ -101,7 +112,7 @@ def test_a_night_runs_with_airflow_and_mlflow_on_postgresql(
     assert ("runcast_training",) in postgres.rows("airflow", "SELECT pool FROM slot_pool")
     assert postgres.rows("airflow", "SELECT dag_id, state FROM dag_run") == [("nightly_tiny", "success")]
     tasks = postgres.rows("airflow", "SELECT task_id FROM task_instance WHERE state = 'success'")
-    assert {name for (name,) in tasks} == {"which_day", *(stage.name for stage in STAGES)}
+    assert {name for (name,) in tasks} == {"which_day", "fits", *(stage.name for stage in STAGES)}
     runs = postgres.rows(
         "mlflow", "SELECT r.name, r.status FROM runs r JOIN experiments e USING (experiment_id) WHERE e.name = 'runcast-tiny'"
     )
