@@ -89,3 +89,21 @@ def test_what_another_version_wrote_stops_nothing(load: Callable[[], Predictor],
     predictor = load()
     event = {**event, "bundle": predictor.manifest.name} if event.get("bundle") == "own" else event
     assert len(catch_up(predictor, [event, *kept(None)])) == 60
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "low", "high"), [(3_600_000, 1.0, 3.0), (1, 1 / 3, 1.0)], ids=["200 tasks of 1,000 h", "200 tasks of 1 s"]
+)
+def test_one_users_array_moves_the_p90_of_others_by_a_factor_of_three_at_most(
+    load: Callable[[], Predictor], ran_s: int, low: float, high: float
+) -> None:
+    """The shift of jobs submitted much later, beside that of a bundle that was told nothing; histories are another matter."""
+    predictor, quiet = load(), load()
+    for n in range(200):
+        job = {"job_id": str(n), "submit_time": CUT_S + n, "user": "eve"}
+        predictor.tell({"event": "submitted", **job})
+        predictor.tell({"event": "ended", **job, "start_time": CUT_S + n, "end_time": CUT_S + n + ran_s, "state": "COMPLETED"})
+    later_us = (CUT_S + 100 * 86_400) * 1_000_000
+    moved, trained = (one._margin.shift_log(later_us) for one in (predictor, quiet))  # type: ignore[union-attr]
+    assert moved != trained
+    assert low * 0.999 <= math.exp(moved - trained) <= high * 1.001
