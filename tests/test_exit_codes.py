@@ -102,6 +102,22 @@ def test_what_a_child_prints_does_not_reach_standard_output(environment) -> None
     assert (json.loads(done.stdout), done.stderr) == ({"clusters": []}, "noise\n")
 
 
+@pytest.mark.slow
+def test_a_whole_night_prints_one_object_and_nothing_else(environment, tmp_path) -> None:
+    """400 jobs of ten minutes, 20 minutes apart: whatever the libraries of a night print goes to standard error."""
+    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
+    lines += [f"{n + 1} {n * 1200} 5 {600 + n % 7} 4 -1 -1 4 3600 -1 1 {n % 3} 1 {n % 3} 1 1 -1 -1" for n in range(400)]
+    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    small = "training: {min_jobs: 100, gbdt: {trees: 10}, runcast: {trees: 9}}\nevaluation: {min_test_jobs: 30}\n"
+    (tmp_path / "clusters" / "small.yaml").write_text(CLUSTER % (tmp_path / "log.swf") + small)
+    returned, answer, said = run(environment, "nightly", "--cluster", "small", "--date", "2026-01-06")
+    first, *_, last = answer
+    assert (returned, first, last) == (0, "ingest", "drift"), said
+    returned, answer, _ = run(environment, "status", "--nights", "14")
+    assert (returned, [one["day"] for one in answer["nights"]]) == (0, ["2026-01-06"])
+    assert answer["nights"][0]["valid_until"] is not None
+
+
 def test_ctrl_c_is_130_and_one_object(environment) -> None:
     code = "import time, sys, runcast.cli\nruncast.cli.read_files = lambda _: (print('waiting', flush=True), time.sleep(60))\n"
     code += "sys.argv = ['runcast', 'clusters', 'list', '--json']\nruncast.cli.main()\n"
