@@ -26,6 +26,18 @@ settings.register_profile("runcast", deadline=None, derandomize=True, suppress_h
 settings.load_profile("runcast")
 
 
+_UMASK = os.umask(0)
+os.umask(_UMASK)
+
+
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """A command that a test runs in this process sets the process's mask; other tests write for other accounts."""
+    os.umask(_UMASK)
+    yield
+    os.umask(_UMASK)
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real logs, laid out as the cluster files expect; tests that ask for it are skipped where it is not named."""

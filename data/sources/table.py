@@ -53,7 +53,7 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         return Batch(_empty(cluster), rows.rejects, rows.skipped)
     mapped = options.columns
     when = {name: times(name, rows.columns, options, cluster, path) for name in TIMES if name in mapped}
-    counts, unlimited = _numbers(rows, options, path)
+    counts, limit_words = _numbers(rows, options, path)
     states, state_known = _states(rows, options, path)
     ran = derive_moments(when, counts, states, state_known, options)
     named = {name: texts(column_values(name, rows.columns, options, path)) for name in TEXTS if name in mapped}
@@ -69,8 +69,8 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         columns |= _numbered_repeats(columns["job_id"], seen)
     if options.array_pattern:
         columns |= _array_parts(columns["job_id"], options.array_pattern)
-    if unlimited.any():
-        columns["time_limit_kind"] = _limit_kinds(columns["time_limit_s"], unlimited[keep], cluster)
+    if (limit_words != "").any():
+        columns["time_limit_kind"] = _limit_kinds(columns["time_limit_s"], limit_words[keep], cluster)
     columns["state"] = ran.states.take(take)
     columns["source"] = sources(path.name, rows.lines[keep])
     flags = {name: mask[keep] for name, mask in ran.flags.items()}
@@ -99,17 +99,17 @@ def _empty(cluster: Cluster) -> pa.Table:
 
 
 def _numbers(rows: Rows, options: Options, path: Path) -> tuple[dict[str, Numbers], np.ndarray]:
-    """Return the number columns, and where the time limit is said to be none."""
+    """Return the number columns, and the kind of limit that a word in place of one says, "" elsewhere."""
     read = {name: numbers(name, rows.columns, options, path) for name in NUMBERS if name in options.columns}
     counts = {name: values for name, (values, _) in read.items()}
     if options.runtime_begins == "submission":
         counts["runtime_s"] = without_wait(counts["runtime_s"], counts["queue_s"])
-    return counts, read["time_limit_s"][1] if "time_limit_s" in read else np.zeros(len(rows.lines), bool)
+    return counts, read["time_limit_s"][1] if "time_limit_s" in read else np.full(len(rows.lines), "", object)
 
 
-def _limit_kinds(limits: pa.Array, unlimited: np.ndarray, cluster: Cluster) -> pa.Array:
+def _limit_kinds(limits: pa.Array, words: np.ndarray, cluster: Cluster) -> pa.Array:
     given = pc.if_else(pc.is_valid(limits), pa.scalar(cluster.time_limit), "absent")
-    return pc.if_else(pa.array(unlimited), "unlimited", given)
+    return pc.if_else(pa.array(words != ""), pa.array(words, pa.string()), given)
 
 
 def _attempts(restarts: Numbers | None, started: np.ndarray) -> np.ndarray:

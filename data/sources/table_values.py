@@ -130,22 +130,22 @@ def _rewritten(said: Values) -> tuple[pa.Array, np.ndarray]:
 
 
 def numbers(name: str, columns: Mapping[str, pa.Array], options: Options, path: Path) -> tuple[Numbers, np.ndarray]:
-    """Return a number column in its canonical unit, and where a time limit says that there is none.
+    """Return a number column in its canonical unit, and the kind of limit that a word says: unlimited, partition, else "".
 
     What cannot be counts or limits (negative, a limit of 0) is null; durations keep their sign.
     """
     said = column_values(name, columns, options, path)
     column = said.column
-    result, unlimited = _plain_numbers(said)
+    result, limit_words = _plain_numbers(said)
     if column.times:
         each, _ = numbers(column.times, columns, options, path)
         result = result.only(each.known).scaled(each.values)
     if column.zero_is_null or name == "time_limit_s":
-        return result.only(result.values > 0), unlimited
+        return result.only(result.values > 0), limit_words
     if name == RESTARTS:
         whole = (result.values >= 0) & (result.values < 1e6) & (result.values == np.floor(result.values))
-        return result.only(whole)._replace(unreadable=result.unreadable | (result.known & ~whole)), unlimited
-    return (result.only(result.values >= 0) if name in COUNTS and name != "priority" else result), unlimited
+        return result.only(whole)._replace(unreadable=result.unreadable | (result.known & ~whole)), limit_words
+    return (result.only(result.values >= 0) if name in COUNTS and name != "priority" else result), limit_words
 
 
 def _plain_numbers(said: Values) -> tuple[Numbers, np.ndarray]:
@@ -155,7 +155,7 @@ def _plain_numbers(said: Values) -> tuple[Numbers, np.ndarray]:
     if pa.types.is_duration(values.type):
         if not is_duration or unit not in (None, "seconds"):
             raise said.refused("numbers" if not is_duration else f"numbers of {unit}; this type is read as seconds by itself")
-        return _durations(values), np.zeros(len(values), bool)
+        return _durations(values), _no_words(values)
     if unit in CLOCK_UNITS:
         result = _clock_times(_as_text(said._replace(values=values)), unit)
     else:
@@ -165,7 +165,7 @@ def _plain_numbers(said: Values) -> tuple[Numbers, np.ndarray]:
             raise said.refused("numbers" + (" of seconds, or durations" if is_duration else "")) from None
     result = result.only(~unmatched)._replace(unreadable=result.unreadable | unmatched)
     if said.name != "time_limit_s":
-        return result, np.zeros(len(values), bool)
+        return result, _no_words(values)
     return _without_limit_words(result, values)
 
 
@@ -192,15 +192,19 @@ def _clock_times(text: pa.Array, unit: str) -> Numbers:
 
 
 def _without_limit_words(limits: Numbers, values: pa.Array) -> tuple[Numbers, np.ndarray]:
-    """Take Slurm's words for no limit out of what is unreadable; also where a limit is said to be none."""
-    unlimited = np.zeros(len(values), bool)
+    """Take Slurm's words about limits out of what is unreadable; also the kind that each says, "" for none."""
+    words = _no_words(values)
     unread = limits.unreadable.copy()
     for at in map(int, np.flatnonzero(limits.unreadable)):
         word = values[at].as_py()
         limit = time_limit(word.strip()) if isinstance(word, str) and word.strip()[:1].isalpha() else None
-        if limit is not None and limit.kind in ("unlimited", "absent"):
-            unread[at], unlimited[at] = False, limit.kind == "unlimited"
-    return limits._replace(unreadable=unread), unlimited
+        if limit is not None and limit.kind in ("unlimited", "partition", "absent"):
+            unread[at], words[at] = False, "" if limit.kind == "absent" else limit.kind
+    return limits._replace(unreadable=unread), words
+
+
+def _no_words(values: pa.Array) -> np.ndarray:
+    return np.full(len(values), "", dtype=object)
 
 
 def times(name: str, columns: Mapping[str, pa.Array], options: Options, cluster: Cluster, path: Path) -> Times:

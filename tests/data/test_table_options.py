@@ -71,7 +71,7 @@ def test_what_no_clock_shows_is_unreadable_and_counted(tmp_path: Path, text: str
     [
         pytest.param("hh:mm:ss", "UNLIMITED", "unlimited", id="unlimited, among clocks"),
         pytest.param("minutes", "UNLIMITED", "unlimited", id="unlimited, among minutes"),
-        pytest.param("hh:mm:ss", "Partition_Limit", "absent", id="the partition's, which the log does not say"),
+        pytest.param("hh:mm:ss", "Partition_Limit", "partition", id="the partition's, which the log does not say"),
         pytest.param("hh:mm:ss", "", "absent", id="nothing"),
         pytest.param("hh:mm:ss", "02:00:00", "hard", id="a limit"),
     ],
