@@ -124,7 +124,7 @@ columns:
   start_time: Beginn
   runtime_s: {column: Dauer, unit: "hh:mm:ss"}
   time_limit_s: {column: Grenze, unit: "hh:mm"}
-  mem_mib: {column: Speicher, pattern: '(?P<value>\\d+) ?G', unit: gib}
+  mem_mib: {column: Speicher, unit: suffix}
   state: {column: Ende, values: {ok: COMPLETED, Abbruch: CANCELLED}}
 """,
     "`bjobs -json` of LSF, with the year in its times (LSB_DISPLAY_YEAR=Y) and marks after them:": """\
@@ -253,6 +253,8 @@ def _table_page() -> str:
             _table(keys_of(Column)).lstrip(),
             "The canonical columns and their units (the first is the default):",
             "\n".join(rows),
+            "`suffix`: each value names its own unit, a power of 1024: `4G`, `4Gi` and `4 GB` are 4096 MiB, `512M`, `1.5 TiB`, `4096B`; a "
+            "number alone is not read. `hh:mm:ss` and `hh:mm`: `26:00:00`, `1-02:00:00` and `1 day, 02:00:00` are 26 hours.",
             "### What `time` takes\n\nOf one column, or of the whole file. Day, hour, minute and year have to be there; none is guessed.",
             "\n".join(times),
             _table(keys_of(SecondsFrom)).lstrip(),

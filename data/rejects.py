@@ -60,7 +60,7 @@ def replay_rejects(cluster: Cluster, settings: Settings, now: datetime | None = 
         "by_reason": dict(Counter(refused["reason"].to_pylist()).most_common()),
         "jobs_before": before,
         "jobs": _jobs(lake, cluster),
-        "days_written": report.written_count,
+        "files_written": report.written_count,
     }
 
 

@@ -95,7 +95,7 @@ def test_list_of_clusters_fits_and_says_what_is_wrong_below(columns: int, tmp_pa
     lines = text.splitlines()
     assert max(map(len, lines)) <= columns
     assert "…" not in text
-    assert lines[1].split() == ["phillips", "slurm_sacct", "America/Los_Angeles", "30", "2", "*", "*", "*", "ready"]
+    assert lines[1].split() == ["phillips", "slurm_sacct", "America/Los_Angeles", "30", "2", "*", "*", "*", "log", "not", "read"]
     assert lines[2].split()[-1] == "refused"
     assert lines[3].split() == ["[b]odd", "by", "hand", "problem"]
     assert "3 cluster files in" in text
@@ -141,7 +141,30 @@ def test_a_rerun_that_failed_shows_no_verdict_of_the_run_before(tmp_path: Path, 
     page = write_front_page(settings, {one.name: one.title for one in night.STAGES}, datetime(2026, 7, 1, tzinfo=UTC)).read_text()
     assert ("venus/2026-06-30/report.html" in page) is has_verdicts
     records.keep(settings, "venus", day, stage, {"kind": "cart"})
-    assert [row["model"] for row in night_rows(settings, "venus", day)] == ["cart", "gbdt", "runcast"], "the failure is over"
+    after = [None] if stage == "ingest" else ["cart", "gbdt", "runcast"]  # a new load begins the next run: nothing is judged yet
+    assert [row["model"] for row in night_rows(settings, "venus", day)] == after, "the failure is over"
+
+
+@pytest.mark.parametrize("reached", ["ingest", "quality", "train_gbdt"])
+def test_a_rerun_that_was_killed_shows_no_verdict_of_the_run_before(tmp_path: Path, reached: str) -> None:
+    """Every stage of a night ended once; its second run is killed after `reached`, and leaves no failure."""
+    settings, day = read_settings({"RUNCAST_HOME": str(tmp_path)}), "2026-06-30"
+    names = [one.name for one in night.STAGES]
+    for name in (*names, *names[: names.index(reached) + 1]):
+        records.keep(settings, "venus", day, name, {"kind": "cart"})
+    report = settings.reports / "venus" / day / "report.json"
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({**REPORT, "verdicts": {"cart": {"text": "passed"}}}))
+    report.with_suffix(".html").touch()
+    missing = names[names.index(reached) + 1]
+    assert [row["verdict"] for row in night_rows(settings, "venus", day)] == [f"not finished: {missing} has not ended"]
+    (row,) = last_nights(settings, ["venus"], 1)
+    assert (row["serves"], row["error_factor"]) == (None, None)
+    page = write_front_page(settings, {one.name: one.title for one in night.STAGES}, datetime(2026, 7, 1, tzinfo=UTC)).read_text()
+    assert "venus/2026-06-30/report.html" not in page
+    for name in names:
+        records.keep(settings, "venus", day, name, {"kind": "cart"})
+    assert [row["model"] for row in night_rows(settings, "venus", day)] == ["cart", "gbdt", "runcast"]
 
 
 def test_a_load_tells_files_from_days() -> None:
@@ -356,8 +379,8 @@ def kept_nights(home: Path) -> None:
                 "valid_until": f"{day[:8]}20T02:30:00+00:00",
             },
         }
-        for stage, record in whole.items():
-            records.keep(settings, "hpc", day, stage, record)
+        for stage in night.STAGES:
+            records.keep(settings, "hpc", day, stage.name, whole[stage.name])
 
     night_of("2026-01-07", "runcast", 2.5, 0.91, [])
     night_of("2026-01-08", "nearest_median", 3.0, 0.88, [warn])

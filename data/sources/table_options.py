@@ -29,6 +29,7 @@ DURATION_UNITS: dict[str, float] = {
 MEMORY_UNITS: dict[str, float] = {
     "mib": 1, "gib": 1024, "kib": 1 / 1024, "bytes": 1 / 2**20, "mb": 1e6 / 2**20, "gb": 1e9 / 2**20,
 }  # fmt: skip
+MEMORY_SUFFIX = "suffix"  # each value names its own unit: 4G, 512M, 1.5 TiB, 4096B; a number alone has none
 COUNT_UNITS: dict[str, float] = {"one": 1, "percent": 1e-2, "thousandths": 1e-3}
 UNITS = DURATION_UNITS | MEMORY_UNITS | COUNT_UNITS
 CLOCK_UNITS = ("hh:mm:ss", "hh:mm")  # 26:00:00, 1-02:00:00, 1 day, 02:00:00; 2:30 as two and a half hours
@@ -213,7 +214,7 @@ def units_of(name: str) -> tuple[str, ...]:
     if name in DURATIONS or name == "time_limit_s":
         return (*DURATION_UNITS, *CLOCK_UNITS)
     if name == "mem_mib":
-        return tuple(MEMORY_UNITS)
+        return (*MEMORY_UNITS, MEMORY_SUFFIX)
     return tuple(COUNT_UNITS) if name in NUMBERS else ()
 
 

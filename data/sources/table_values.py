@@ -17,6 +17,7 @@ from runcast.data.sources.table_options import (
     CLOCK_UNITS,
     COUNTS,
     DURATIONS,
+    MEMORY_SUFFIX,
     RESTARTS,
     UNITS,
     Column,
@@ -32,6 +33,8 @@ _EPOCH_FACTORS = {"epoch_s": 1.0, "epoch_ms": 1e-3, "epoch_us": 1e-6}
 _CLOCK = r"^(?:(?P<days>\d{1,6})(?:-| days?,? +))?(?P<hours>\d{1,9}):(?P<minutes>[0-5]?\d)"
 _CLOCKS = {"hh:mm:ss": _CLOCK + r":(?P<seconds>[0-5]?\d(?:\.\d{1,9})?)$", "hh:mm": _CLOCK + "$"}
 _CLOCK_PARTS = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
+_SUFFIXED = r"^(?P<amount>\d{1,20}(?:\.\d{0,9})?) *(?:(?P<letter>[kKmMgGtTpP])i?[bB]?|[bB])$"
+_MIB = {"": 2.0**-20, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # as Slurm, PBS and LSF write them
 _EXACT = 2.0**53  # whole numbers beyond it are no longer exact in a float
 
 
@@ -158,6 +161,8 @@ def _plain_numbers(said: Values) -> tuple[Numbers, np.ndarray]:
         return _durations(values), _no_words(values)
     if unit in CLOCK_UNITS:
         result = _clock_times(_as_text(said._replace(values=values)), unit)
+    elif unit == MEMORY_SUFFIX:
+        result = _suffixed_mib(_as_text(said._replace(values=values)))
     else:
         try:
             result = read_numbers(values).scaled(UNITS[unit or "one"])
@@ -174,6 +179,19 @@ def _durations(values: pa.Array) -> Numbers:
     seconds = ticks / {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[values.type.unit]
     known = pc.is_valid(values).to_numpy(zero_copy_only=False)
     return Numbers(seconds, known, np.zeros(len(values), bool))
+
+
+def _suffixed_mib(text: pa.Array) -> Numbers:
+    """Read amounts of memory that name their units, powers of 1024; a number without one is unreadable."""
+    tidy = pc.utf8_trim_whitespace(text)
+    missing = pc.fill_null(pc.is_in(pc.utf8_lower(tidy), value_set=_lowered(MISSING_WORDS)), True)
+    missing = pc.or_(pc.is_null(tidy), missing).to_numpy(zero_copy_only=False)
+    parts = pc.extract_regex(tidy, _SUFFIXED)
+    known = pc.is_valid(parts).to_numpy(zero_copy_only=False)
+    amounts = pc.fill_null(pc.struct_field(parts, "amount"), "0").cast(pa.float64()).to_numpy(zero_copy_only=False)
+    letters = pc.utf8_upper(pc.fill_null(pc.struct_field(parts, "letter"), "")).dictionary_encode()
+    factors = np.array([_MIB[letter] for letter in letters.dictionary.to_pylist()])
+    return Numbers(np.where(known, amounts * factors[letters.indices.to_numpy()], 0.0), known, ~known & ~missing)
 
 
 def _clock_times(text: pa.Array, unit: str) -> Numbers:

@@ -68,7 +68,7 @@ def _told(settings: Settings, name: str, stages: Mapping[str, str]) -> ClusterNi
     def of(day: str) -> Night:
         failure = read_failure(settings, name, day)
         kept = of_latest_run(read_night(settings, name, day), failure, stages)
-        report = address(settings.reports / name / day / "report.html") if "evaluate" in kept or failure is None else None
+        report = address(settings.reports / name / day / "report.html") if "evaluate" in kept else None
         return Night(day, kept, failure, report, touched(settings, name, day), failed_fits(kept))
 
     told = [of(day) for day in nights(settings, name)[-SHOWN_NIGHTS:]]

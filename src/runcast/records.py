@@ -1,6 +1,7 @@
 """What is kept of nights: one small JSON record for each stage, and the failure that ended a night, below RUNCAST_HOME/nights.
 
-A night begins with `ingest`: a stage that somebody runs by hand on another day keeps its record, and makes no night of it.
+A night begins with `ingest`: a stage that somebody runs by hand on another day keeps its record, and makes no night of it. Each `ingest`
+of a day begins another run of its night.
 
 RUNCAST_HOME/nights/<cluster>/<day>/<stage>.json, and failure.json beside them from the moment a stage fails until that stage succeeds.
 """
@@ -30,12 +31,15 @@ _READ: dict[str, dict[str, type]] = {
     "drift": {"drifting": list},
 }
 _NEEDED: dict[str, set[str]] = {_FAILURE: {"stage", "kind", "error", "at"}, "export": {"kind"}}
+_RUN = "run"  # of a record: every `ingest` of a day begins the next run of its night
 _LONGEST = 4000  # characters of an error that are kept: a record stays small
 
 
 def keep(settings: Settings, cluster_name: str, day: str, stage: str, record: Record) -> None:
-    """Keep the record of a stage that succeeded; a failure of that stage is over."""
-    _write(record_path(settings, cluster_name, day, stage), record)
+    """Keep the record of a stage that succeeded, with the number of its run; a failure of that stage is over."""
+    begun = _run(_read(record_path(settings, cluster_name, day, _FIRST)))
+    run = begun + 1 if stage == _FIRST else begun
+    _write(record_path(settings, cluster_name, day, stage), {**record, _RUN: run})
     failed = record_path(settings, cluster_name, day, _FAILURE)
     if failed.exists() and ((failure := _read(failed)) is None or failure["stage"] == stage):
         failed.unlink()
@@ -57,9 +61,18 @@ def record_path(settings: Settings, cluster_name: str, day: str, stage: str) -> 
 
 
 def read_night(settings: Settings, cluster_name: str, day: str) -> dict[str, Record]:
-    """Return the records kept of one night, by stage; one that is damaged is left out, and `read_failure` tells of it."""
+    """Return the records of a night's latest run, by stage; one that is damaged is left out, and `read_failure` tells of it.
+
+    What the latest run has not reached yet, or never will because its process was killed, is left out as well: a record of the run
+    before says nothing about the data of now.
+    """
     kept = {path.stem: _read(path) for path in _kept(settings, cluster_name, day) if path.stem != _FAILURE}
-    return {stage: record for stage, record in kept.items() if record is not None}
+    run = _run(kept.get(_FIRST))
+    return {
+        stage: {name: value for name, value in record.items() if name != _RUN}
+        for stage, record in kept.items()
+        if record is not None and _run(record) >= run
+    }
 
 
 def read_failure(settings: Settings, cluster_name: str, day: str) -> Record | None:
@@ -102,6 +115,12 @@ def of_latest_run(stages: Mapping[str, Record], failure: Record | None, order: I
     before = list(order)
     before = before[: before.index(failure["stage"])] if failure["stage"] in before else before
     return {stage: record for stage, record in stages.items() if stage in before}
+
+
+def _run(record: Record | None) -> int:
+    """Return which run of its night kept a record: 1, 2, ...; 0 for none, and for records older than these numbers."""
+    run = (record or {}).get(_RUN, 0)
+    return run if isinstance(run, int) else 0
 
 
 def touched(settings: Settings, cluster_name: str, day: str) -> dt.datetime:

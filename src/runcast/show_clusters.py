@@ -40,7 +40,9 @@ def clusters_table(rows: Sequence[Record], settings: Settings) -> Group:
 def _state(row: Record) -> Text:
     if row["problem"]:
         return Text("refused" if row["refused"] else "problem", "yellow")
-    doubts = len((row.get("preview") or {}).get("looks_wrong", ()))
+    if "preview" not in row:
+        return Text("log not read")
+    doubts = len((row["preview"] or {}).get("looks_wrong", ()))
     return Text(f"ready, {doubts} to look at", "yellow") if doubts else Text("ready", "green")
 
 

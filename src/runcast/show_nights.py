@@ -27,9 +27,11 @@ def last_nights(settings: Settings, names: Sequence[str], count: int) -> list[di
 
 
 def _night(settings: Settings, name: str, day: str) -> dict[str, Any]:
-    stages, failure = records.read_night(settings, name, day), records.read_failure(settings, name, day)
+    titles = {stage.name: stage.title for stage in night.STAGES}
+    failure = records.read_failure(settings, name, day)
+    stages = records.of_latest_run(records.read_night(settings, name, day), failure, titles)
     one = Night(day, stages, failure, None, records.touched(settings, name, day))
-    outcome, stage = outcome_of(one, {stage.name: stage.title for stage in night.STAGES})
+    outcome, stage = outcome_of(one, titles)
     export, numbers = stages.get("export", {}), stages.get("evaluate", {}).get("all") or {}
     served, (baseline, best) = numbers.get(export.get("kind", ""), {}), best_baseline(numbers)
     return {

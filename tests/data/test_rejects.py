@@ -121,7 +121,7 @@ def test_mended_records_become_jobs_once_and_the_rest_stay(tmp_path: Path, setti
     assert job_ids(settings) == ["1", "2", "3", "4", "90"]
     fingerprint = Lake(settings.lake).fingerprint("hpc")
     again = replay_rejects(chosen, settings)
-    assert (again["jobs"], again["refused"], again["days_written"]) == (5, 1, 0)
+    assert (again["jobs"], again["refused"], again["files_written"]) == (5, 1, 0)
     assert Lake(settings.lake).fingerprint("hpc") == fingerprint
 
 

@@ -125,6 +125,24 @@ def test_seconds_are_not_taken_for_nanoseconds(tmp_path: Path) -> None:
         pytest.param({"mem_mib": {"column": "x", "unit": "gib"}}, "1.5", {"mem_mib": 1536.0}, id="gib"),
         pytest.param({"mem_mib": {"column": "x", "unit": "bytes"}}, "1048576", {"mem_mib": 1.0}, id="bytes"),
         pytest.param({"mem_mib": {"column": "x", "zero_is_null": True}}, "0", {"mem_mib": None}, id="zero is not asked for"),
+        *[
+            pytest.param({"mem_mib": {"column": "x", "unit": "suffix"}}, written, {"mem_mib": mib}, id=f"suffix {written}")
+            for written, mib in [
+                ("4G", 4096.0),
+                ("512M", 512.0),
+                ("2048K", 2.0),
+                ("1.5 TiB", 1572864.0),
+                ("4gb", 4096.0),
+                ("8Gi", 8192.0),
+                ("1048576B", 1.0),
+                ("1048576b", 1.0),
+                ("n/a", None),
+                ("4096", None),
+                ("4 gigs", None),
+                ("-1G", None),
+                ("G", None),
+            ]
+        ],
         pytest.param({"gpu_count": {"column": "x", "unit": "percent"}}, "50", {"gpu_count": 0.5}, id="share of a GPU"),
         pytest.param({"gpu_count": "x"}, "0", {"gpu_count": 0.0}, id="no GPU"),
         pytest.param({"gpu_count": "x"}, "N/A", {"gpu_count": None}, id="not available"),
