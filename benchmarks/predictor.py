@@ -85,7 +85,7 @@ def show(name: str, took_ns: NDArray[np.int64]) -> None:
     print(f"{name:24} p50 {p50:7.1f}  p90 {p90:7.1f}  p99 {p99:7.1f}  p99.9 {p999:7.1f} µs  n {len(took_ns)}")
 
 
-def write(jobs: pa.Table, folder: Path, kind: str, created: datetime | None = CUT) -> Path:
+def write(jobs: pa.Table, folder: Path, kind: str, created: datetime | None = CUT, model_version: str | None = None) -> Path:
     """Train and pack one kind; `created` is when the bundle claims to be of, None for now."""
     matrix = build(jobs.to_pandas(), CLUSTER.clock, CLUSTER.time_zone)
     fit = fit_at(matrix, round(CUT.timestamp() * 1e6), [kind], CLUSTER.training)
@@ -97,7 +97,7 @@ def write(jobs: pa.Table, folder: Path, kind: str, created: datetime | None = CU
         cluster=CLUSTER,
         model=folder / "model",
         state=state,
-        model_version=f"{kind}-bench",
+        model_version=model_version or f"{kind}-bench",
         registered=None,
         cut=CUT,
         created=created or datetime.now(UTC),

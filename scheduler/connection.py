@@ -19,14 +19,16 @@ SLOWEST_S = 15.0  # a connection without a whole answer for so long is closed; i
 MOST_CONNECTIONS = 512  # a scheduler needs a handful
 MOST_OF_PEER = 64
 MOST_HEADERS, MOST_HEAD = 64, 16_384  # headers, and bytes of them and the URL; Runcast's own clients send 4 headers in 150 bytes
-MOST_RAW = 2 * LARGEST_BODY  # bytes of one request: chunks and trailers are more than what they carry
+MOST_RAW = 2 * LARGEST_BODY  # bytes of one request
+MOST_BESIDE = 65_536  # of those that are no body: head, lengths of chunks, trailers; the parser keeps an unfinished trailer
+MOST_PIPELINED = 16  # requests sent before earlier ones of the connection were answered; no client of Runcast's sends any
 PIECE = 8_192  # bytes given to the parser at once; between two pieces the bounds are looked at
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class TooLarge(Exception):
-    """A request's head or body is beyond its bound."""
+    """A request's head, or the number of those that wait, is beyond its bound: the parser stops, and send_400_response answers."""
 
 
 class Connections:
@@ -122,28 +124,34 @@ class Connection(HttpToolsProtocol):
             super().data_received(piece)
             if self._is_in_head:
                 self._unfinished += len(piece)
-            if self._unfinished > MOST_HEAD or self._raw > MOST_RAW or self._has_too_many_headers():
+            if self._unfinished > MOST_HEAD or self._is_too_long() or self._has_too_many_headers():
                 self._refuse()
             if self.transport.is_closing():
                 return
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser refuses; what one of our bounds refuses is said to be too large."""
-        if self._has_too_many_headers():
+        if self._has_too_many_headers() or self._has_too_many_waiting():
             self._refuse()
         else:
             super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
+        if self._has_too_many_waiting():
+            raise TooLarge
         super().on_message_begin()
         self.scope[PEER] = self.peer  # type: ignore[literal-required]
         self._begin()
 
     def on_headers_complete(self) -> None:
         if self._has_too_many_headers():
-            raise TooLarge  # the parser stops and raises, and send_400_response answers
+            raise TooLarge
         self._is_in_head, self._unfinished = False, 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         self._latest_s = self.loop.time()
@@ -156,12 +164,18 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _begin(self) -> None:
-        self._unfinished = self._raw = 0  # bytes given to the parser: of a head without an end so far, of a request
+        self._unfinished = self._raw = self._body = 0  # bytes: of a head without an end so far, of a request, of its body
         self._is_in_head = True
 
     def _has_too_many_headers(self) -> bool:
         """Whether there are too many; trailers count among them."""
         return self.headers is not None and len(self.headers) > MOST_HEADERS
+
+    def _has_too_many_waiting(self) -> bool:
+        return len(self.pipeline) >= MOST_PIPELINED
+
+    def _is_too_long(self) -> bool:
+        return self._raw > MOST_RAW or self._raw - self._body > MOST_BESIDE
 
     def _refuse(self) -> None:
         if not self.transport.is_closing():

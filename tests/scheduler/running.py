@@ -44,12 +44,12 @@ def _connect_as(uid: int, connection: socket, path: Path) -> None:
 class UnixConnection(HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: Path, uid: int | None = None) -> None:
-        super().__init__("localhost", timeout=20)
-        self._path, self._uid = path, uid
+    def __init__(self, path: Path, uid: int | None = None, timeout_s: float = 20) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path, self._uid, self._timeout_s = path, uid, timeout_s
 
     def connect(self) -> None:
-        self.sock = connected(self._path, self._uid)
+        self.sock = connected(self._path, self._uid, self._timeout_s)
 
 
 class Running:
@@ -75,9 +75,15 @@ class Running:
             time.sleep(0.05)
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, uid: int | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        uid: int | None = None,
+        timeout_s: float = 20,
     ) -> tuple[int, Any]:
-        connection = UnixConnection(self.socket, uid)
+        connection = UnixConnection(self.socket, uid, timeout_s)
         try:
             with contextlib.suppress(BrokenPipeError):  # refused before all of the body was sent
                 connection.request(method, path, body, headers or {})
@@ -91,8 +97,8 @@ class Running:
     def get(self, path: str) -> tuple[int, Any]:
         return self.request("GET", path)
 
-    def post(self, path: str, content: Any, uid: int | None = None) -> tuple[int, Any]:
-        return self.request("POST", path, json.dumps(content).encode(), uid=uid)
+    def post(self, path: str, content: Any, uid: int | None = None, timeout_s: float = 20) -> tuple[int, Any]:
+        return self.request("POST", path, json.dumps(content).encode(), uid=uid, timeout_s=timeout_s)
 
     def port(self) -> int:
         """Return the port that it listens on, once it does."""

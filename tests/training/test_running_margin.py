@@ -46,9 +46,17 @@ def table(jobs: list[tuple]) -> tuple[np.ndarray, ...]:
     return submit, end, p90, np.where(np.isnan(runtime), np.nan, residual)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(jobs=JOBS, size=st.sampled_from([50, 55, 80]))
-def test_told_as_things_happen_it_is_the_rolled_margin(jobs: list[tuple], size: int) -> None:
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(jobs=JOBS, size=st.sampled_from([50, 55, 80]), at_most=st.sampled_from([1, 3, 10, 1000]))
+def test_told_as_things_happen_it_is_the_rolled_margin_however_few_residuals_are_held(
+    jobs: list[tuple], size: int, at_most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running_margin, "RESIDUALS_AT_MOST", at_most)
+        _compare_with_rolled(jobs, size)
+
+
+def _compare_with_rolled(jobs: list[tuple], size: int) -> None:
     jobs = sorted(jobs, key=lambda job: job[0])
     submit, end, p90, residual = table(jobs)
     running, found = RunningMargin(trained(size)), []
@@ -110,6 +118,29 @@ def test_job_that_outlived_its_limit_counts_as_one_that_nothing_could_cover() ->
     running.told(P90Told("a", 0.0, 60.0))
     running.ended("a", 10, 61.0)
     assert list(running._residual) == [OVERRUN]
+
+
+@pytest.mark.attack
+def test_memory_does_not_grow_with_the_jobs_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of another user, some told of late; questions between them, as of a busy week without a new bundle."""
+    monkeypatch.setattr(running_margin, "RESIDUALS_AT_MOST", 64)
+    running = RunningMargin(trained(55))
+    for number in range(1000):
+        running.told(P90Told(f"j{number}", 0.0, math.nan, f"user {number}"))
+        running.ended(f"j{number}", number - number % 7 * 10, 60.0)
+        running.shift_log(number)
+    held = (running._end_us, running._order, running._residual, running._owner, running._owners, running._codes)
+    assert max(map(len, held)) <= 64
+
+
+def test_job_from_before_all_that_is_held_gets_the_margin_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had ended strictly before it cannot be told from what had not; ends that late count from then on."""
+    monkeypatch.setattr(running_margin, "RESIDUALS_AT_MOST", 1)
+    running = RunningMargin(Margin(500, 0.9, [5.0] * 49))
+    for name, end_us in (("a", 10), ("b", 20), ("c", 5)):
+        running.told(P90Told(name, 0.0, math.nan))
+        running.ended(name, end_us, 60.0)
+    assert [running.shift_log(at) for at in (5, 10, 11, 21)] == [0.0, 0.0, 5.0, 5.0]
 
 
 def test_jobs_that_never_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
