@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+CLOCKS_DIFFER_S = 60  # the most that clocks of one cluster differ; what lies further apart is a fault of the log
+
 _FORM = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?(\.\d{1,9})?", re.ASCII)
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 

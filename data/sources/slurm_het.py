@@ -1,7 +1,7 @@
 """The parts of a heterogeneous Slurm job made one job: `50+0` and `50+1` are accounted apart, but one submission that runs as one.
 
-Parts share the submission and are started together. The job asks for the sum of what its parts ask for and lasts until the last of
-them ends; names, partition and state are those of its leader, the first part, unless another part still runs.
+Parts share the submission, to a few seconds, and are started together. The job asks for the sum of what its parts ask for and lasts
+until the last of them ends; names, partition and state are those of its leader, the first part, unless another part still runs.
 """
 
 from typing import Any
@@ -18,6 +18,7 @@ from runcast.data.sources.times import microseconds
 from runcast.data.states import OPEN_STATES
 
 _SUMS = ("cpu_count", "mem_mib", "node_count")  # not known of the job where it is not known of one part
+_SUBMITTED_WITHIN_US = 5_000_000  # slurmctld notes the moment of each part as it makes it: a second may end in between
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -27,7 +28,7 @@ def merge_parts(rows: Rows, tally: Tally) -> Rows:
     if not is_part.any():
         return rows
     parts = rows.take(np.flatnonzero(is_part))
-    codes = _codes(parts.jobs["job_key"])
+    codes = _codes(parts.jobs)
     order = np.lexsort((parts.ended_us > 0, parts.reached_us, parts.part, codes))
     parts, codes = parts.take(order), codes[order]
     is_latest = np.append((codes[1:] != codes[:-1]) | (parts.part[1:] != parts.part[:-1]), True)
@@ -83,13 +84,13 @@ def _merged_jobs(parts: Rows, leads: np.ndarray) -> pa.Table:
 
 
 def _groups(jobs: pa.Table, leads: np.ndarray) -> list[list[dict[str, Any]]]:
-    rows = jobs.select(["gpu_model", "node_list", "time_limit_kind", "flags"]).to_pylist()
+    rows = jobs.select(["gpu_model", "node_list", "time_limit_s", "time_limit_kind", "flags"]).to_pylist()
     return [rows[a:b] for a, b in zip(leads, [*leads[1:], len(rows)], strict=True)]
 
 
 def _texts(group: list[dict[str, Any]]) -> dict[str, Any]:
     models = sorted({part["gpu_model"] for part in group} - {None})
-    kinds = [part["time_limit_kind"] for part in group]
+    kinds = [part["time_limit_kind"] for part in sorted(group, key=lambda part: part["time_limit_s"] is None)]
     return {
         "gpu_model": "mixed" if len(models) > 1 else next(iter(models), None),
         "node_list": ",".join(part["node_list"] for part in group if part["node_list"]) or None,
@@ -114,6 +115,12 @@ def _numbers(jobs: pa.Table, name: str) -> np.ndarray:
     return numbers
 
 
-def _codes(texts: pa.ChunkedArray) -> np.ndarray:
-    codes: np.ndarray = texts.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+def _codes(jobs: pa.Table) -> np.ndarray:
+    """Number the submissions that the parts belong to: of one id, and within seconds of the one before."""
+    ids = jobs["job_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    submit_us, _ = microseconds(jobs["submit_time"].combine_chunks())
+    order = np.lexsort((submit_us, ids))
+    is_next = (np.diff(ids[order]) != 0) | (np.diff(submit_us[order]) > _SUBMITTED_WITHIN_US)
+    codes = np.empty(len(ids), np.int64)
+    codes[order] = np.concatenate([[0], np.cumsum(is_next)])
     return codes

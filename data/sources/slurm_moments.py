@@ -3,7 +3,8 @@
 - A job that has not ended has no end, and one that waits has no start, whatever the log writes there: they are forecasts.
 - A job cancelled while it waited shows its cancellation as start and end, and "None assigned" as its nodes: it never started. In a
   log without nodes a cancelled job of no length counts as one that never started.
-- A start some seconds before the submission is a clock that is off: the submission is taken to be the start, the runtime stays.
+- A start some seconds before the submission is a clock that is off: start and end are moved by the difference. Submission and runtime
+  stay, so that the job keeps its key and the feeder beside the scheduler, which tells of the submission first, can do the same.
 - Waiting counts from Eligible, where the log has it: a job that is held, or depends on another, does not queue.
 - A requeued job waits; the start and end of its record are those of the attempt before.
 - Of the two instants of a repeated hour Elapsed decides, where the log has it, and in any case the order of the moments.
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runcast.data.slurm_words import NO_VALUE_WORDS
-from runcast.data.sources.durations import duration_s
+from runcast.data.sources.durations import CLOCKS_DIFFER_S, duration_s
 from runcast.data.sources.record import Instants, out_of_range, spans_us
 from runcast.data.sources.slurm_fields import NO_NODES, Fields, is_one_of, mask_of
 from runcast.data.sources.slurm_resources import tres
@@ -27,9 +28,9 @@ from runcast.data.states import OPEN_STATES, OTHER, WAITING_STATES
 
 #: States of a job that was started before and is queued again.
 WAITS_AGAIN = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
-#: Ended states in which a job may never have started; in the others a missing start is a fault of the log.
-_CLOCKS_DIFFER_US = 60_000_000  # clocks of one cluster do not differ by more; what does is a fault of the log
+_CLOCKS_DIFFER_US = CLOCKS_DIFFER_S * 1_000_000
 _ENDED_IN_THE_QUEUE = frozenset({"CANCELLED", "DEADLINE"})
+#: Ended states in which a job may never have started; in the others a missing start is a fault of the log.
 _MAY_NEVER_START = frozenset(
     {"CANCELLED", "FAILED", "DEADLINE", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED", "UPDATE_DB", OTHER}
 )
@@ -79,7 +80,7 @@ def find_moments(fields: Fields, states: pa.Array, time_zone: str) -> tuple[Mome
     start, end = _span(times, submit, held, fields.rows)
     early_us = np.where(start.known & ~waits, submit.us - start.us, 0)
     is_early = (early_us > 0) & (early_us <= _CLOCKS_DIFFER_US)
-    submit = Instants(submit.us - np.where(is_early, early_us, 0), submit.known)
+    start, end = (Instants(moment.us + np.where(is_early, early_us, 0), moment.known) for moment in (start, end))
     no_length = ~is_open & start.known & end.known & (end.us <= start.us) & (elapsed.us == 0)
     unstarted = no_length & _without_nodes(fields, states)
     had_start, had_end = start, end

@@ -6,20 +6,26 @@ Oddities of sacct, and what is made of them:
 - The tasks of an array that still wait share one record, `12_[4-9%2]`; each becomes a job of its own.
 - A job that was requeued gets a new submission time: it stays the job of its first submission.
 - A job cancelled while it waited has a start equal to its end and "None assigned" as its nodes: it never started.
+- The parts of a heterogeneous job, `50+0` and `50+1`, are one job, `50`, which lasts until the last of them ends.
+- A start some seconds before the submission is a clock that is off: start and end are moved by the difference.
+What stands here is what the reader of the nightly log does (data/sources/slurm_moments.py, slurm_het.py), so that the history that
+answers and the one that was learned from agree.
 """
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Literal
 
 from runcast.data.slurm_words import NO_NAME_WORDS, NO_NODES_WORDS, NO_VALUE_WORDS
-from runcast.data.sources.durations import time_limit_of_minutes
+from runcast.data.sources.durations import CLOCKS_DIFFER_S, time_limit_of_minutes
 from runcast.data.sources.slurm_ids import ARRAY_REST, ARRAY_TASK, JOB_ID
 from runcast.data.states import OPEN_STATES, WAITING_STATES, canonical_state
 from runcast.scheduler.jobs import LATEST_S, LONGEST_TEXT
+from runcast.scheduler.slurm.het import merged_request
 from runcast.scheduler.slurm.resources import requested
 
 Phase = Literal["submitted", "started", "ended"]
@@ -46,11 +52,12 @@ def new_delimiter() -> str:
     return secrets.token_urlsafe(12)
 
 
-def sacct_command(start_s: float, end_s: float, delimiter: str) -> list[str]:
-    """Return the sacct call for all jobs, of all users, that waited, ran or ended between two epoch seconds."""
+def sacct_command(start_s: float, end_s: float, delimiter: str, job_ids: Sequence[str] = ()) -> list[str]:
+    """Return the sacct call for all jobs, or those of some ids, of all users, that waited, ran or ended between two epoch seconds."""
     return [
         "sacct", "--allusers", "--allocations", "--parsable2", "--noheader", f"--delimiter={delimiter}",
         f"--format={','.join(FIELDS)}", f"--starttime={_utc(start_s)}", f"--endtime={_utc(end_s)}",
+        *([f"--jobs={','.join(job_ids)}"] if job_ids else []),
     ]  # fmt: skip
 
 
@@ -119,12 +126,8 @@ def news_of(records: Iterable[Record], told: Mapping[str, Told], limits: Mapping
 
     Each event stands by itself: it carries all that was known at submission.
     """
-    found = [
-        news
-        for record in records
-        for one in _tasks(record)
-        for news in _of_job(one, told.get(one["JobID"]), limits, gpus_tracked)
-    ]
+    jobs = _jobs(records, limits, gpus_tracked)
+    found = [news for job in jobs for news in _of_job(job, told.get(job.job_id))]
     order = {"submitted": 0, "started": 1, "ended": 2}
     return sorted(found, key=lambda news: (news.at_s, order[news.told.phase], news.job_id))
 
@@ -173,29 +176,105 @@ def _tasks(record: Record) -> Iterator[Record]:
             yield {**record, "JobID": f"{rest['array']}_{task}"}
 
 
-def _of_job(record: Record, told: Told | None, limits: Mapping[str, float], gpus_tracked: bool) -> Iterator[News]:
-    submit_s = epoch_s(record["Submit"])
-    if submit_s is None:
-        return
+@dataclass(frozen=True)
+class _Job:
+    """A job, a task of an array or a part of a heterogeneous job: what it asks for and its moments, as the log's reader has them."""
+
+    job_id: str
+    phase: Phase
+    submit_s: int
+    start_s: int | None
+    end_s: int | None
+    state: str
+    request: dict[str, Any]
+
+
+def jobs_named(records: Iterable[Record]) -> set[str]:
+    """Return the ids of the jobs that the records tell of: of each waiting task, and of a heterogeneous job as a whole."""
+    return {_whole_id(one["JobID"]) for record in records for one in _tasks(record)}
+
+
+def het_ids(records: Iterable[Record]) -> list[str]:
+    """Return the ids of the heterogeneous jobs that the records tell a part of."""
+    return sorted({_whole_id(record["JobID"]) for record in records if "+" in record["JobID"]})
+
+
+def by_job(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the records of each job: one, or those of all parts of a heterogeneous one, its leader's first."""
+    parts, groups = [], []
+    for record in records:
+        if "+" in record["JobID"]:
+            parts.append(record)
+        else:
+            groups.append([record])
+    parts.sort(key=lambda record: (_whole_id(record["JobID"]), int(record["JobID"].rpartition("+")[2])))
+    return groups + [list(group) for _, group in groupby(parts, lambda record: _whole_id(record["JobID"]))]
+
+
+def _whole_id(job_id: str) -> str:
+    return job_id.partition("+")[0]
+
+
+def _jobs(records: Iterable[Record], limits: Mapping[str, float], gpus_tracked: bool) -> Iterator[_Job]:
+    for group in by_job(one for record in records for one in _tasks(record)):
+        yield _merged([_job(record, limits, gpus_tracked) for record in group])
+
+
+def _merged(parts: list[_Job]) -> _Job:
+    """Make the parts of a heterogeneous job one: the leader's state and names, unless another part has not ended."""
+    lead = parts[0]
+    starts = [part.start_s for part in parts if part.start_s is not None]
+    ends = [part.end_s for part in parts if part.end_s is not None]
+    is_open = any(part.phase != "ended" for part in parts)
+    phase: Phase = "ended" if not is_open else "started" if starts else "submitted"
+    return _Job(
+        lead.job_id,
+        phase,
+        lead.submit_s,
+        min(starts, default=None),
+        None if is_open else max(ends, default=None),
+        lead.state,
+        merged_request([part.request for part in parts]) if len(parts) > 1 else lead.request,
+    )
+
+
+def _of_job(job: _Job, told: Told | None) -> Iterator[News]:
+    submit_s = job.submit_s
     if told is not None and (told.submit_s == submit_s or told.phase != "ended"):
         submit_s = min(told.submit_s, submit_s)  # known, or queued again: the job of its first submission
     else:
         told = None
-    start_s, end_s = epoch_s(record["Start"]), epoch_s(record["End"])
-    phase = phase_of(record)
+    known = {**job.request, "submit_time": submit_s}
+    if told is None:
+        yield News(submit_s, job.job_id, {"event": "submitted", **known}, Told(submit_s, "submitted"))
+    if job.start_s is not None and (told is None or told.phase == "submitted"):
+        event = {"event": "started", **known, "start_time": job.start_s}
+        yield News(job.start_s, job.job_id, event, Told(submit_s, "started"))
+    if job.phase == "ended" and job.end_s is not None and (told is None or told.phase != "ended"):
+        event = {"event": "ended", **known, "start_time": job.start_s, "end_time": job.end_s, "state": job.state}
+        yield News(job.end_s, job.job_id, event, Told(submit_s, "ended", job.end_s))
+
+
+def _job(record: Record, limits: Mapping[str, float], gpus_tracked: bool) -> _Job:
+    submit_s, start_s, end_s = _moments(record)
+    job_id = _whole_id(record["JobID"])
+    request = {**_request(record, limits, gpus_tracked), "job_id": job_id, "submit_time": submit_s}
+    return _Job(job_id, phase_of(record), submit_s, start_s, end_s, record["State"], request)
+
+
+def _moments(record: Record) -> tuple[int, int | None, int | None]:
+    """Return submission, start and end of a record that `_why_no_job` lets pass; None for what has not happened."""
+    submit_s, start_s, end_s = (epoch_s(record[name]) for name in ("Submit", "Start", "End"))
+    submit_s, phase = submit_s or 0, phase_of(record)
+    early_s = max(submit_s - start_s, 0) if start_s is not None and phase != "submitted" else 0
+    if start_s is not None and early_s <= CLOCKS_DIFFER_S:
+        start_s, end_s = start_s + early_s, None if end_s is None else end_s + early_s
     if phase == "submitted" or (phase == "ended" and _never_started(record)):
         start_s = None
-    job = _job(record, submit_s, limits, gpus_tracked)
-    if told is None:
-        yield News(submit_s, record["JobID"], {"event": "submitted", **job}, Told(submit_s, "submitted"))
-    if start_s is not None and (told is None or told.phase == "submitted"):
-        yield News(start_s, record["JobID"], {"event": "started", **job, "start_time": start_s}, Told(submit_s, "started"))
-    if phase == "ended" and end_s is not None and (told is None or told.phase != "ended"):
-        event = {"event": "ended", **job, "start_time": start_s, "end_time": end_s, "state": record["State"]}
-        yield News(end_s, record["JobID"], event, Told(submit_s, "ended", end_s))
+    return submit_s, start_s, end_s if phase == "ended" else None
 
 
-def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracked: bool) -> dict[str, Any]:
+def _request(record: Record, limits: Mapping[str, float], gpus_tracked: bool) -> dict[str, Any]:
     task = _ARRAY_TASK.fullmatch(record["JobID"])
     limit = time_limit_of_minutes(record["TimelimitRaw"])
     limit_s = limits.get(record["Partition"].partition(",")[0]) if record["TimelimitRaw"] == "Partition_Limit" else limit.seconds
@@ -204,8 +283,6 @@ def _job(record: Record, submit_s: int, limits: Mapping[str, float], gpus_tracke
         "work_dir": "WorkDir",
     }  # fmt: skip
     return {
-        "job_id": record["JobID"],
-        "submit_time": submit_s,
         **({"array_id": task["array"], "array_task": int(task["task"])} if task else {}),
         **{name: value for name, field in texts.items() if (value := _first(name, record[field])) not in _none_words(name)},
         **requested(record["ReqTRES"], gpus_tracked),
@@ -241,7 +318,11 @@ def _why_no_job(record: Record) -> str | None:
     for name in ("Start", "End"):
         if record[name] not in NO_VALUE_WORDS | {"0"} and epoch_s(record[name]) is None:
             return f"{name} is {record[name][:40]!r}, neither seconds since 1970 nor a word for none"
-    return None
+    submit_s, start_s, end_s = _moments(record)
+    if start_s is not None and start_s < submit_s:
+        return f"Start is {submit_s - start_s} s before Submit; clocks of one cluster differ by at most {CLOCKS_DIFFER_S} s"
+    first, name = (submit_s, "Submit") if start_s is None else (start_s, "Start")
+    return f"End is {first - end_s} s before {name}" if end_s is not None and end_s < first else None
 
 
 def _duration_s(text: str) -> float | None:

@@ -27,7 +27,10 @@ from runcast.scheduler.slurm.accounting import (
     News,
     Record,
     Told,
+    by_job,
     epoch_s,
+    het_ids,
+    jobs_named,
     limits_of_partitions,
     log_line,
     new_delimiter,
@@ -36,7 +39,7 @@ from runcast.scheduler.slurm.accounting import (
     read_records,
     sacct_command,
 )
-from runcast.scheduler.slurm.commands import run
+from runcast.scheduler.slurm.commands import readable, run
 from runcast.scheduler.slurm.memory import Memory, MemoryFileError, held, write_atomically
 
 DAY_S = 86_400
@@ -44,6 +47,7 @@ OVERLAP_S = 3_600  # accounting arrives late where slurmdbd was away: each pass 
 SACCT_TIMEOUT_S = 120.0
 SHORTEST_PAUSE_S = 1.0  # between two passes: each asks accounting
 MOST_DAYS_BACK = 3_650
+IDS_AT_ONCE = 1_000  # of heterogeneous jobs, in one call of sacct
 MOST_LINES = 10  # of the log, about what was refused in one pass: a user can have any number of odd jobs
 
 _log = logging.getLogger("runcast.slurm.feeder")
@@ -102,12 +106,15 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
     records, unreadable = _records(run_command, first_s, now_s)
     _warn("not read from sacct", unreadable)
     files: dict[str, list[Record]] = {"sacct-open.txt": []}
-    for record in records:
-        end_s = epoch_s(record["End"])
-        if end_s is None or phase_of(record) != "ended":
-            files["sacct-open.txt"].append(record)
+    for parts in by_job(
+        records
+    ):  # those of a heterogeneous job in one file, that of the last to end: the reader joins them there
+        ends_s = [epoch_s(part["End"]) for part in parts if phase_of(part) == "ended"]
+        end_s = max((end for end in ends_s if end is not None), default=0)
+        if len(ends_s) < len(parts) or not end_s:
+            files["sacct-open.txt"] += parts
         elif end_s >= first_s:
-            files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).append(record)
+            files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).extend(parts)
     written = {}
     # Ended jobs first: one that is for a moment in both files is read as ended.
     for name in sorted(files, key=lambda name: (name == "sacct-open.txt", name)):
@@ -121,9 +128,20 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
 
 
 def _records(run_command: Run, start_s: float, end_s: float) -> tuple[list[Record], list[str]]:
-    """Ask sacct for the records between two moments; also say of each piece of its output that is none why."""
+    """Ask sacct for the records between two moments; also say of each piece of its output that is none why.
+
+    Of a heterogeneous job they may lack parts that ended before the first moment: its records are asked for by id.
+    """
     delimiter = new_delimiter()
-    return read_records(run_command(sacct_command(start_s, end_s, delimiter)), delimiter)
+    records, refused = read_records(run_command(sacct_command(start_s, end_s, delimiter)), delimiter)
+    ids = het_ids(records)
+    of_ids: dict[str, Record] = {}
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        delimiter = new_delimiter()
+        some = ids[first : first + IDS_AT_ONCE]
+        of_ids |= {r["JobID"]: r for r in read_records(run_command(sacct_command(0, end_s, delimiter, some)), delimiter)[0]}
+    met = {record["JobID"] for record in records}
+    return records + [record for job_id, record in of_ids.items() if job_id not in met and "+" in job_id], refused
 
 
 def _warn(what: str, texts: Sequence[str]) -> None:
@@ -154,7 +172,7 @@ def _content(read_until_s: float | None, told: dict[str, Told]) -> dict[str, Any
 
 def _without_vanished(told: dict[str, Told], records: Iterable[Record], now_s: float) -> dict[str, Told]:
     """Drop jobs submitted over a month ago that accounting no longer knows: purged, or runaway."""
-    known = {record["JobID"] for record in records}
+    known = jobs_named(records)
     return {job_id: entry for job_id, entry in told.items() if job_id in known or entry.submit_s >= now_s - 31 * DAY_S}
 
 
@@ -204,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 
     def run_command(command: Sequence[str]) -> str:
-        return run(command, SACCT_TIMEOUT_S)
+        return readable(run(command, SACCT_TIMEOUT_S))
 
     try:
         if arguments.task == "log":

@@ -6,10 +6,12 @@ word up to 23.02 and a list of words from 23.11 on. Both are read.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runcast.data.errors import Exit, RuncastError
+from runcast.scheduler.slurm.commands import readable
+from runcast.scheduler.slurm.het import merged_request
 from runcast.scheduler.slurm.resources import requested
 
 
@@ -48,7 +50,22 @@ def read_pending(text: str, gpus_tracked: bool) -> list[PendingJob]:
         raise SqueueError(
             f"squeue --json did not answer with a list of jobs but {text[:80]!r}; is its JSON plugin installed?"
         ) from error
-    return list(_pending(jobs, gpus_tracked))
+    return _as_whole_jobs(jobs, list(_pending(jobs, gpus_tracked)))
+
+
+def _as_whole_jobs(jobs: list[dict[str, Any]], pending: list[PendingJob]) -> list[PendingJob]:
+    """Ask for each part of a heterogeneous job what is asked for the whole: its parts wait, start and are forecast as one."""
+    whole_ids: dict[int, int] = {}
+    offsets: dict[int, int] = {}
+    for job in jobs:
+        job_id, whole_id = _number(job.get("job_id")), _number(job.get("het_job_id"))
+        if job_id and whole_id:
+            whole_ids[job_id], offsets[job_id] = whole_id, _number(job.get("het_job_offset")) or 0
+    parts: dict[int, list[PendingJob]] = {}
+    for one in sorted((one for one in pending if one.job_id in whole_ids), key=lambda one: offsets[one.job_id]):
+        parts.setdefault(whole_ids[one.job_id], []).append(one)
+    asked = {whole: {**merged_request([p.asked for p in some]), "job_id": str(whole)} for whole, some in parts.items()}
+    return [replace(one, asked=asked[whole_ids[one.job_id]]) if one.job_id in whole_ids else one for one in pending]
 
 
 def _pending(jobs: list[dict[str, Any]], gpus_tracked: bool) -> Iterator[PendingJob]:
@@ -67,7 +84,7 @@ def _pending(jobs: list[dict[str, Any]], gpus_tracked: bool) -> Iterator[Pending
             "job_id": str(job_id),
             "submit_time": submit_s,
             **({"array_id": str(array_id)} if array_id else {}),
-            **{name: str(job[field]) for name, field in texts.items() if job.get(field)},
+            **{name: readable(str(job[field])) for name, field in texts.items() if job.get(field)},
             **({"queue": str(job["partition"]).partition(",")[0]} if job.get("partition") else {}),
             **requested(str(job.get("tres_req_str") or ""), gpus_tracked),
             **({"time_limit_s": limit_min * 60} if limit_min else {}),

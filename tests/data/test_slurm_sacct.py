@@ -3,7 +3,7 @@
 import gzip
 import lzma
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
 
@@ -211,7 +211,8 @@ def test_times_beyond_any_clock_are_rejects(log, epoch):
 def test_start_seconds_before_the_submission_is_a_clock_that_is_off(log):
     read = log(one(Start="2024-03-01T09:59:58"))
     job = read.jobs[0]
-    assert (job["submit_time"], job["queue_s"], job["runtime_s"]) == (at("09:59:58"), 0.0, 67.0)
+    assert (job["submit_time"], job["start_time"], job["queue_s"]) == (at("10:00:00"), at("10:00:00"), 0.0)
+    assert (job["runtime_s"], job["end_time"] - job["start_time"]) == (67.0, timedelta(seconds=67))
     assert (job["flags"], read.notes["start_before_submit"]) == (["start_before_submit"], 1)
 
 
@@ -491,6 +492,28 @@ def test_heterogeneous_job_runs_as_long_as_one_of_its_parts(log):
     text = HET.format("2024-03-01T10:", "RUNNING").replace("2024-03-01T10:59:10", "Unknown")
     job = log(text).by_id["50"]
     assert (job["state"], job["end_time"], job["runtime_s"], job["label"]) == ("RUNNING", None, None, "censored")
+
+
+def test_parts_that_slurmctld_made_a_second_apart_are_one_job(log):
+    apart = HET.format("2024-03-01T10:", "FAILED").replace("50+1|51|ada|2024-03-01T10:00:00", "50+1|51|ada|2024-03-01T10:00:01")
+    read = log(apart)
+    job = read.by_id["50"]
+    assert (len(read.jobs), job["submit_time"], job["cpu_count"], job["runtime_s"]) == (2, at("10:00:00"), 20, 3540.0)
+
+
+def test_limit_of_a_heterogeneous_job_has_the_kind_of_the_part_that_names_it(log):
+    job = log(HET.format("2024-03-01T10:", "FAILED").replace("02:00:00|g1", "|g1")).by_id["50"]
+    assert (job["time_limit_s"], job["time_limit_kind"]) == (3600.0, "hard")
+
+
+def test_job_that_started_before_its_submission_is_one_while_it_waits_and_after(log):
+    read = log(
+        "JobID|State|User|Submit|Start|End|Elapsed\n"
+        "60|PENDING|u|2024-03-01T10:00:00|Unknown|Unknown|00:00:00\n"
+        "60|COMPLETED|u|2024-03-01T10:00:00|2024-03-01T09:59:58|2024-03-01T10:05:00|00:05:02\n"
+    )
+    assert [(job["state"], job["runtime_s"]) for job in read.jobs] == [("COMPLETED", 302.0)]
+    assert read.jobs[0]["job_key"].endswith(f":60:{int(at('10:00:00').timestamp())}000000")
 
 
 def test_heterogeneous_job_is_one_whatever_the_order_and_repetition_of_its_records(log):

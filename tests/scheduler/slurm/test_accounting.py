@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from runcast.data.cluster import Cluster, Source
 from runcast.data.sources import slurm_sacct
 from runcast.data.states import OTHER, STATES
+from runcast.scheduler.events import read_event
 from runcast.scheduler.slurm.accounting import (
     FIELDS,
     LOG_FIELDS,
@@ -184,12 +185,12 @@ def test_how_far_a_job_has_come(record: dict[str, str], phase: str) -> None:
     assert phase_of(record) == phase
 
 
-def row_of_log(record: dict[str, str], folder: Path) -> dict[str, Any]:
-    """Return the canonical row that the reader of the nightly log makes of a record."""
-    (folder / "sacct.txt").write_text("|".join(LOG_FIELDS) + "\n" + log_line(record) + "\n")
+def row_of_log(record: dict[str, str], folder: Path, *more: dict[str, str]) -> dict[str, Any]:
+    """Return the canonical row that the reader of the nightly log makes of a job's records."""
+    (folder / "sacct.txt").write_text("\n".join(["|".join(LOG_FIELDS), *map(log_line, (record, *more)), ""]))
     source = Source(format="slurm_sacct", paths=("sacct.txt",))
-    (batch,) = slurm_sacct.read(folder / "sacct.txt", Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True))
-    (row,) = batch.jobs.to_pylist()
+    batches = slurm_sacct.read(folder / "sacct.txt", Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True))
+    (row,) = [row for batch in batches for row in batch.jobs.to_pylist()]
     return row
 
 
@@ -209,6 +210,77 @@ def test_the_feeder_and_the_reader_of_the_log_agree_which_words_say_nothing(
     record = {**WAITING, field: word}
     (submitted,) = news_of([record], {}, {}, gpus_tracked=True)
     assert submitted.event.get(column) == row_of_log(record, tmp_path)[column]
+
+
+def het(*parts: dict[str, str]) -> list[dict[str, str]]:
+    """Return the records of one heterogeneous job, 17+0 and so on, each with what its part has of its own."""
+    return [{**ENDED, "JobID": f"17+{at}", "JobIDRaw": f"{17 + at}", **part} for at, part in enumerate(parts)]
+
+
+TWO_LIMITS = het({"TimelimitRaw": "5"}, {"TimelimitRaw": "9", "ReqTRES": "cpu=3,gres/gpu:a100=4,mem=1G,node=2"})
+LATER = {"Start": "1796009443", "End": "1796009460", "ElapsedRaw": "17"}
+EARLY = {"Start": "1796009435", "End": "1796009495", "ElapsedRaw": "60"}
+OPEN = {"End": "Unknown", "State": "RUNNING"}
+#: What became of a job: all that the feeder tells of it must be what the reader of the log makes of the same records.
+AGREED = {
+    "alone": [ENDED],
+    "starts_before_its_submission": [{**ENDED, **EARLY}],
+    "starts_before_its_submission_and_runs": [{**ENDED, **EARLY, **OPEN}],
+    "starts_a_minute_before": [{**ENDED, "Start": "1796009378", "End": "1796009400"}],
+    "cancelled_before_its_submission": [{**CANCELLED_BEFORE, "Start": "1796009436", "End": "1796009436"}],
+    "two_parts": TWO_LIMITS,
+    "parts_in_another_order": TWO_LIMITS[::-1],
+    "one_part_ends_later": het({}, LATER),
+    "leader_ends_later": het(LATER, {"State": "FAILED"}),
+    "one_part_still_runs": het({}, OPEN),
+    "all_parts_wait": [{**part, **{n: WAITING[n] for n in ("Start", "End", "State", "NodeList")}} for part in TWO_LIMITS],
+    "cancelled_while_it_waited": [{**part, "JobID": f"17+{at}"} for at, part in enumerate([CANCELLED_BEFORE] * 2)],
+    "one_part_without_limit": het({"TimelimitRaw": "UNLIMITED"}, {}),
+    "one_part_names_no_limit": het({"TimelimitRaw": ""}, {}),
+    "one_part_without_memory": het({"ReqTRES": "cpu=1,node=1"}, {}),
+    "two_models_of_gpu": het({"ReqTRES": "cpu=1,gres/gpu:a100=1"}, {"ReqTRES": "cpu=1,gres/gpu:h100=1"}),
+    "submitted_a_second_apart": het({}, {"Submit": "1796009439"}),
+    "parts_start_before_their_submission": het(EARLY, EARLY),
+}
+
+
+@pytest.mark.parametrize("records", AGREED.values(), ids=AGREED)
+def test_the_events_of_a_job_are_the_row_that_the_log_makes_of_it(tmp_path: Path, records: list[dict[str, str]]) -> None:
+    row = row_of_log(records[0], tmp_path, *records[1:])
+    told = news_of(records, {}, {}, gpus_tracked=True)
+    read = [read_event(one.event, "c", now_us=int(2e15))[1] for one in told]
+    kinds = ["submitted", *(["started"] if row["start_time"] else []), *(["ended"] if row["end_time"] else [])]
+    assert [one.event["event"] for one in told] == kinds
+    assert [one["job_key"] for one in read] == [row["job_key"]] * len(told)
+    logged = {name: value for name, value in row.items() if name in read[-1] and name not in ("source", "state")}
+    instants = {name: int(logged[name].timestamp() * 1e6) for name in logged if name.endswith("_time") and logged[name]}
+    assert {name: read[-1][name] for name in logged} == {**logged, **instants}
+
+
+def test_a_heterogeneous_job_is_told_once_as_its_parts_go() -> None:
+    waits = [{**part, **{n: WAITING[n] for n in ("Start", "End", "State", "NodeList")}} for part in TWO_LIMITS]
+    told: dict[str, Told] = {}
+    kinds = []
+    for records in (waits, het({}, OPEN), het({}, OPEN), het({}, LATER), het({}, LATER)):
+        found = news_of(records, told, {}, gpus_tracked=True)
+        told |= {one.job_id: one.told for one in found}
+        kinds.append([(one.job_id, one.event["event"], one.at_s) for one in found])
+    assert kinds == [[("17", "submitted", 1796009438)], [("17", "started", 1796009441)], [], [("17", "ended", 1796009460)], []]
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ({"Start": "1796009377"}, "Start is 61 s before Submit; clocks of one cluster differ by at most 60 s"),
+        ({"End": "1796009440"}, "End is 1 s before Start"),
+        ({**CANCELLED_BEFORE, "Start": "1796009300", "End": "1796009300"}, "End is 138 s before Submit"),
+    ],
+)
+def test_a_record_that_the_reader_of_the_log_refuses_is_not_told(tmp_path: Path, times: dict[str, str], why: str) -> None:
+    records, refused = read_records(text_of({**ENDED, **times}), DELIMITER)
+    assert (records, [why in reason for reason in refused]) == ([], [True])
+    with pytest.raises(ValueError, match="not enough values"):
+        row_of_log({**ENDED, **times}, tmp_path)  # a reject, no row
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from answering import answering
-from test_accounting import ENDED, HOSTILE_NAMES, RUNNING, WAITING, text_of
+from test_accounting import ENDED, HOSTILE_NAMES, RUNNING, WAITING, het, text_of
 
 from runcast.data.cluster import Cluster, Source
 from runcast.data.sources import slurm_sacct
@@ -22,15 +22,17 @@ NOW_S = 1796009500.0
 class Accounting:
     """sacct and scontrol on records kept here; remembers how far back it was asked."""
 
-    def __init__(self, *records: dict[str, str]) -> None:
+    def __init__(self, *records: dict[str, str], only_by_id: Sequence[dict[str, str]] = ()) -> None:
         self.records = records
+        self.only_by_id = only_by_id  # what ended before the time that is asked for
         self.asked: list[str] = []
 
     def __call__(self, command: Sequence[str]) -> str:
         if command[0] == "scontrol":
             return "PartitionName=gpu DefaultTime=NONE MaxTime=7-00:00:00 State=UP\n"
         self.asked.append(next(word for word in command if word.startswith("--starttime=")))
-        return text_of(*self.records, delimiter=next(word[12:] for word in command if word.startswith("--delimiter=")))
+        by_id = self.only_by_id if any(word.startswith("--jobs=") for word in command) else ()
+        return text_of(*self.records, *by_id, delimiter=next(word[12:] for word in command if word.startswith("--delimiter=")))
 
 
 def test_a_job_is_told_as_it_goes_and_never_twice(tmp_path: Path) -> None:
@@ -123,6 +125,30 @@ def test_the_log_has_a_file_for_each_day_and_one_for_open_jobs(tmp_path: Path) -
     again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write_log(tmp_path, Accounting(yesterday, {**WAITING, "JobID": "18"}, ENDED), NOW_S, days=2)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == again  # same jobs, same bytes, whatever sacct's order
+
+
+def test_parts_that_ended_long_before_the_last_are_told_and_logged_with_it(tmp_path: Path) -> None:
+    early, late = het({"Start": "1795900001", "End": "1795900099"}, {"Start": "1795900001"})
+    early["Submit"] = late["Submit"] = "1795900000"
+    accounting = Accounting(late, only_by_id=[early])
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        tell_events(memory, Client(tmp_path / "s", 5.0), accounting, NOW_S, 86400.0, gpus_tracked=True)
+        assert [(event["event"], event["job_id"], event["gpu_count"]) for event in service.events] == [
+            ("submitted", "17", 4.0),
+            ("started", "17", 4.0),
+            ("ended", "17", 4.0),
+        ]
+    assert write_log(tmp_path / "log", accounting, NOW_S, days=1) == {"sacct-2026-11-30.txt": 2, "sacct-open.txt": 0}
+    accounting.records = ({**late, "End": "Unknown", "State": "RUNNING"},)
+    assert write_log(tmp_path / "open", accounting, NOW_S, days=1) == {"sacct-open.txt": 2}
+
+
+def test_a_waiting_array_is_remembered_however_long_it_waits(tmp_path: Path) -> None:
+    array = Accounting({**WAITING, "JobID": "2_[1-3]", "JobIDRaw": "2"})
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        for now_s in (NOW_S, NOW_S + 40 * 86400, NOW_S + 41 * 86400):
+            tell_events(memory, Client(tmp_path / "s", 5.0), array, now_s, 86400.0, gpus_tracked=True)
+        assert [event["job_id"] for event in service.events] == ["2_1", "2_2", "2_3"]
 
 
 def test_purged_accounting_takes_nothing_out_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,3 +123,22 @@ def test_no_limit_is_told_as_unlimited() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(SqueueError, match="did not answer with a list of jobs"):
         read_pending(text, gpus_tracked=False)
+
+
+def test_parts_of_a_heterogeneous_job_are_asked_for_as_the_whole() -> None:
+    lead = {**V22, "job_id": 20, "het_job_id": 20, "het_job_offset": 0}
+    part = {**V22, "job_id": 21, "het_job_id": number(20), "het_job_offset": number(1), "time_limit": 9}
+    other = {**V22, "het_job_id": 0, "het_job_offset": 0}
+    found = read_pending(json.dumps({"jobs": [part, other, lead]}), gpus_tracked=True)
+    assert [(one.target, one.asked["job_id"], one.asked["gpu_count"], one.asked["time_limit_s"]) for one in found] == [
+        ("21", "20", 4.0, 540.0),
+        ("17", "17", 2.0, 300.0),
+        ("20", "20", 4.0, 540.0),
+    ]
+    assert [one.time_limit_min for one in found] == [9, 5, 5]  # each part's own: a TimeMin must not pass it
+
+
+def test_a_byte_that_is_not_utf8_is_a_name_and_damages_no_queue() -> None:
+    text = json.dumps({"jobs": [{**V22, "name": "na?me", "admin_comment": "mine?"}]}).replace("?", "\udcff")
+    (job,) = read_pending(text, gpus_tracked=True)
+    assert (job.asked["job_name"], job.admin_comment) == ("na\\xffme", "mine\udcff")
