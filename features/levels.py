@@ -8,13 +8,10 @@ At 10 million keys two different ones meet with a probability of 3e-6.
 Adding a level is adding an entry to LEVELS; what it yields is the tuple of statistics beside it.
 """
 
-import math
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -43,9 +40,6 @@ ENDED_STATS = (
     "median_7_s", "mode_7_s", "mode_share_7", "log_mean_7", "log_std_7", "log_mean", "log_std",
     "runs", "failed_share_7", "last_outcome", "last_limit_share", "fresh_s",
 )  # fmt: skip
-#: Statistics that change with the moment of asking, as the latest end or submission recedes.
-AGE_STATS = ("age_s", "fresh_age_s")
-RHYTHM_STATS = ("since_submit_s", "since_third_s", "gap_s", "gap_ratio", "burst_n", "submitted_n")
 SIBLING_STATS = ("running_n", "waiting_n", "running_mean_s", "running_latest_s")
 
 _FINE = (
@@ -169,14 +163,3 @@ def outcome_code(label: str | None, state: str | None) -> int:
     if label == "censored":
         return CENSORED
     return OK if state == "COMPLETED" else FAILED
-
-
-def text_or_none(value: Any) -> str | None:
-    """Return a text field of a job, None where it is null in any of the ways a mapping can say so."""
-    return value if isinstance(value, str) and value != "" else None
-
-
-def number_or_nan(job: Mapping[str, Any], name: str) -> float:
-    """Return a number field of a job, NaN where it is null."""
-    value = job.get(name)
-    return math.nan if value is None else float(value)

@@ -12,7 +12,7 @@ collection walks the history.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -120,9 +120,6 @@ class Predictor:
         if p90 is not None:
             self.remember(p90)
         return answer
-
-    def predict_many(self, told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [self.predict(job) for job in told]
 
     def with_pseudonyms(self, told: Any) -> Any:
         """Return a job or event as the bundle knows it; as it is told where names are in clear, or where it is none."""

@@ -56,11 +56,6 @@ class Baseline:
     jobs answered within 25 %; both as (where the feature is known, where the training median stands in).
     """
 
-    COLUMN: ClassVar[dict[str, str]] = {
-        "request": "time_limit_s",
-        "last_two": "last_two_mean_s_by_user",
-        "nearest_median": "nearest_median_s",
-    }
     #: nearest_median: below this many finished runs the spread says nothing.
     SURE_RUNS: ClassVar[int] = 3
 

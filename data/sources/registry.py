@@ -3,9 +3,7 @@
 import difflib
 import glob
 import importlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import get_args
@@ -22,7 +20,6 @@ from runcast.data.pseudonyms import MAPPABLE, Pseudonyms, read_key
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.pseudonymised import pseudonymised
-from runcast.data.sources.times import microseconds
 
 #: Formats whose job ids are names that people gave: of pods, or of PAI's jobs.
 _IDS_ARE_NAMES = ("k8s_pods", "pai")
@@ -100,12 +97,9 @@ def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
     return list(found)
 
 
-def read_source(
-    cluster: Cluster, settings: Settings, since: datetime | None = None, log: LogFiles | None = None
-) -> Iterator[Batch]:
+def read_source(cluster: Cluster, settings: Settings, log: LogFiles | None = None) -> Iterator[Batch]:
     """Yield the log of `cluster` batch by batch; nothing is read before options and paths have been checked.
 
-    With `since`, jobs that had ended before it are counted as skipped: a night that looks a few days back does not keep years.
     With `log`, its settled files are passed over. At the end LogChanged is raised where the log did not stand still.
     """
     if cluster.refused:
@@ -113,7 +107,7 @@ def read_source(
     check_options(cluster)
     read = SOURCES[cluster.source.format]
     chosen = LogFiles(find_files(cluster, settings)) if log is None else log
-    batches = (_since(batch, since) for batch in _read_still(read, cluster, settings, chosen))
+    batches = _read_still(read, cluster, settings, chosen)
     names = pseudonyms_of(cluster, settings)
     return batches if names is None else pseudonymised(batches, names)
 
@@ -150,17 +144,6 @@ def pseudonyms_of(cluster: Cluster, settings: Settings) -> Pseudonyms | None:
     )
     columns = {*asked.columns, *(("job_id",) if made_of_names else ())}
     return Pseudonyms(read_key(Path(settings.expand(asked.key_file))), tuple(name for name in MAPPABLE if name in columns))
-
-
-def _since(batch: Batch, since: datetime | None) -> Batch:
-    if since is None:
-        return batch
-    end_us, ended = microseconds(batch.jobs["end_time"].combine_chunks())
-    early = ended & (end_us < round(since.timestamp() * 1_000_000))
-    if not early.any():
-        return batch
-    skipped = Counter(batch.skipped) + Counter(ended_before=int(early.sum()))
-    return Batch(batch.jobs.filter(pa.array(~early)), batch.rejects, dict(skipped), batch.notes)
 
 
 def _explain(cluster: Cluster, model: type[BaseModel], loc: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -5,7 +5,7 @@ JSON record below RUNCAST_HOME/nights/<cluster>/<day>/ and returns it. Stages ha
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -175,12 +175,6 @@ def _tell_failure(settings: Settings, cluster_name: str, day: str, stage: str, e
         front_page(settings)
     except OSError as second:
         error.add_note(f"this failure could not be written to {settings.home}: {second}")
-
-
-def run_night(cluster_name: str, day: str) -> Iterator[Record]:
-    """Run every stage in order, yielding each record as it is done; the first error ends the night and is raised."""
-    for stage in STAGES:
-        yield run_stage(stage.name, cluster_name, day)
 
 
 def choose_day(cluster: Cluster, settings: Settings, asked: str | None, now: dt.datetime) -> str:

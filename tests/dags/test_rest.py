@@ -69,7 +69,7 @@ def environment(clusters: Path, home: Path) -> dict[str, str]:
 def in_turn_begun(clusters: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, subprocess.Popen[bytes]]]:
     """A home in which a process runs the nights one after the other, beside Airflow: the machine has two cores."""
     told = environment(clusters, tmp_path_factory.mktemp("in_turn"))
-    code = f"from runcast.night import run_night\nfor day in {DAYS}: list(run_night('tiny', day))"
+    code = f"from runcast.night import BY_NAME, run_stage\nfor day in {DAYS}: [run_stage(name, 'tiny', day) for name in BY_NAME]"
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], env=told) as process:
         yield read_settings(told), process
         process.kill()

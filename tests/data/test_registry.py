@@ -1,7 +1,6 @@
 """Formats by name, files by pattern, options checked with line and nearest key."""
 
 import gzip
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -120,13 +119,6 @@ def test_files_are_read_one_after_the_other(tmp_path: Path, settings: Settings) 
     batches = list(read_source(cluster(tmp_path, "${LOGS}/*.swf"), settings))
     assert [batch.jobs["source"][0].as_py() for batch in batches] == ["a.swf:2", "b.swf:2"]
     assert sum(batch.rows_in for batch in batches) == 10
-
-
-def test_jobs_that_ended_before_the_look_back_are_skipped_and_counted(tmp_path: Path, settings: Settings) -> None:
-    (tmp_path / "a.swf").write_text(LOG)  # job n ends 2 n seconds after the start
-    (batch,) = read_source(cluster(tmp_path, "${LOGS}/a.swf"), settings, since=datetime.fromtimestamp(1000000006, UTC))
-    assert batch.jobs["job_id"].to_pylist() == ["3", "4", "5"]
-    assert (batch.skipped, batch.rows_in) == ({"ended_before": 2}, 5)
 
 
 def test_every_cluster_file_that_is_shipped_can_be_read_and_has_fitting_options() -> None:
