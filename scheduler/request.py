@@ -14,6 +14,7 @@ Headers = Mapping[bytes, bytes]  # by name in lower case; of two the last
 
 LARGEST_BODY = 1_048_576  # bytes; a thousand jobs with long names fit
 MOST_AT_ONCE = 1000  # jobs or events in one request
+MOST_FIELDS = 64  # of a job or event; there are some thirty
 MOST_BODIES, MOST_BODIES_OF_PEER = 64 << 20, 16 << 20  # bytes of requests that are not answered yet
 
 JSON, TEXT, HTML = b"application/json", b"text/plain; version=0.0.4; charset=utf-8", b"text/html; charset=utf-8"
@@ -114,7 +115,11 @@ def check_sender(method: str, headers: Headers, hosts: frozenset[str] | None) ->
 
 
 def one_or_many(body: bytes) -> tuple[list[Any], bool]:
-    """Return the jobs or events of a request, and whether they were a list."""
+    """Return the jobs or events of a request, and whether they were a list.
+
+    None holds more than MOST_FIELDS values, and no value holds others: a body of empty lists takes twenty times its bytes, and a list
+    waits for its turn.
+    """
     try:
         content = parse(body)
     except (ValueError, RecursionError) as error:
@@ -123,7 +128,23 @@ def one_or_many(body: bytes) -> tuple[list[Any], bool]:
         return [content], False
     if len(content) > MOST_AT_ONCE:
         raise Refusal(413, f"{len(content)} at once, at most {MOST_AT_ONCE} are taken")
+    for at, one in enumerate(content):
+        if problem := _too_much_in(one):
+            raise wrong_field(problem, at)
     return content, True
+
+
+def _too_much_in(one: Any) -> JobFieldError | None:
+    if isinstance(one, list):
+        return JobFieldError("job", "expected an object of fields, found list")
+    if not isinstance(one, dict):
+        return None
+    if len(one) > MOST_FIELDS:
+        return JobFieldError("job", f"has {len(one)} fields, at most {MOST_FIELDS} are taken")
+    for name, value in one.items():
+        if isinstance(value, list | dict):
+            return JobFieldError(name[:100], f"expected text or a number, found {type(value).__name__}")
+    return None
 
 
 def wrong_field(error: JobFieldError, at: int | None) -> Refusal:

@@ -121,6 +121,43 @@ def attack_with_requests_in_advance(world: World) -> None:
             connection.close()
 
 
+def attack_with_bodies_that_grow_when_read(world: World) -> None:
+    """Lists of jobs that wait for their turn, the last of them of empty values: in memory many times their bytes."""
+    world.bundle()
+    service = world.start("--socket-mode", "666")
+    service.post("/v1/predict", JOB)
+    before_mib, peak_mib = service.resident_mib(), 0.0
+    jobs = ",".join([json.dumps({"submit_time": CUT_S})] * 900)
+    last = {
+        "lists": '{"user":[' + ",".join(["[]"] * 300_000) + "]}",
+        "objects": "{" + ",".join(f'"{number}":{{}}' for number in range(80_000)) + "}",
+        "fields": "{" + ",".join(f'"{number}":1' for number in range(80_000)) + "}",
+        "no job": "[" + ",".join(["[]"] * 300_000) + "]",
+    }
+    for what, one in last.items():
+        body = f"[{jobs},{one}]".encode()
+        assert len(body) < 1_048_576
+        request = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        open_ = [connected(service.socket, NOBODY - at % 4) for at in range(20 * world.size)]
+        with ThreadPoolExecutor(len(open_)) as threads:
+            sent = [threads.submit(sent_quietly, connection, request) for connection in open_]
+            while not all(one.done() for one in sent):
+                peak_mib = max(peak_mib, service.resident_mib())
+                time.sleep(0.02)
+        assert service.post("/v1/predict", JOB)[0] == 200
+        grown_mib = max(peak_mib, service.resident_mib()) - before_mib
+        assert grown_mib < 2 * MOST_MIB, f"{what}: {grown_mib:.0f} MiB of memory"
+        for connection in open_:
+            connection.close()
+
+
+def sent_quietly(connection: socket, request: bytes) -> None:
+    """Send a request and wait for the first of its answer, or for the end of the connection."""
+    with contextlib.suppress(OSError):
+        connection.sendall(request)
+        connection.recv(1)
+
+
 def attack_with_large_bodies(world: World) -> None:
     """Many unfinished bodies of the largest size, of one account, leave memory and other accounts alone."""
     world.bundle()

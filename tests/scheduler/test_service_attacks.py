@@ -19,6 +19,7 @@ from runcast.scheduler.bundle import make_current
 AS_ROOT = {
     "attack_by_asking_about_others",
     "attack_with_large_bodies",
+    "attack_with_bodies_that_grow_when_read",
     "attack_by_reporting_as_another_account",
     "attack_with_many_connections",
     "attack_with_batches",
