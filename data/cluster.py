@@ -34,7 +34,22 @@ from runcast.data.pseudonyms import DEFAULT_COLUMNS, NameColumn
 from runcast.data.settings import EXAMPLES
 from runcast.data.states import STATES
 
-SourceFormat = Literal["slurm_sacct", "slurm_json", "pbs", "helios", "pai", "philly", "acme", "swf", "lsf", "k8s_pods", "table"]
+SourceFormat = Literal[
+    "slurm_sacct",
+    "slurm_json",
+    "pbs",
+    "sge",
+    "htcondor",
+    "flux",
+    "helios",
+    "pai",
+    "philly",
+    "acme",
+    "swf",
+    "lsf",
+    "k8s_pods",
+    "table",
+]
 TimeLimitKind = Literal["hard", "advisory", "absent"]
 
 #: calendar: the clock is true; week: hour and weekday are true, the date is not; relative: only differences mean anything.

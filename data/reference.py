@@ -70,6 +70,7 @@ EXAMPLES: Mapping[str, Any] = {
     "table.comment": "#",
     "table.header": ["id", "user", "submit", "start", "end"],
     "table.records": "jobs",
+    "table.only_where": {"kind": ["E"]},
     "table.null_words": ["", "NA", "none"],
     "table.runtime_clamped_at_s": 172_800,
     "table.array_pattern": r"^(?P<array>\d+)_(?P<task>\d+)$",

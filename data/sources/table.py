@@ -16,7 +16,7 @@ among equal rows of a file, their number, so that the same row read from two ove
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from runcast.data.cluster import Cluster
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.numbers import Numbers, read_numbers
-from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources
-from runcast.data.sources.table_moments import derive_moments, find_faults, without_wait
+from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources, spans_us
+from runcast.data.sources.table_moments import Moments, derive_moments, find_faults, without_wait
 from runcast.data.sources.table_options import COUNTS, NUMBERS, RESTARTS, TEXTS, TIMES, Column, Options
 from runcast.data.sources.table_rows import Rows, read_rows
 from runcast.data.sources.table_values import column_values, numbers, texts, times
@@ -41,10 +41,10 @@ def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     return read_table(path, cluster, Options.model_validate(cluster.source.options))
 
 
-def read_table(path: Path, cluster: Cluster, options: Options) -> Iterator[Batch]:
-    """Yield the jobs of one table as `options` say; formats with fixed columns pass their own."""
+def read_table(path: Path, cluster: Cluster, options: Options, pieces: Iterable[Rows] | None = None) -> Iterator[Batch]:
+    """Yield the jobs of one table as `options` say; formats with fixed columns pass their own, and perhaps the rows of a reader."""
     seen: Counter[str] = Counter()
-    for rows in read_rows(path, options):
+    for rows in read_rows(path, options) if pieces is None else pieces:
         yield _batch(rows, path, cluster, options, seen)
 
 
@@ -80,7 +80,7 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         submit=ran.submit.take(keep),
         start=ran.start.take(keep),
         end=ran.end.take(keep),
-        first_start=Instants.none(len(keep)) if options.start_is_submit else None,
+        first_start=_first_start(ran, counts, options).take(keep),
         flags=flags,
         state_known=(state_known | ran.is_open)[keep],
         clamped=ran.clamped[keep],
@@ -90,6 +90,16 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
     unknown = np.array([state == "OTHER" for state in columns["state"].to_pylist()], bool) & state_known[keep]
     notes = counted(flags, unknown_state=int(unknown.sum()), **_unknown_words(rows, options, path), **unreadable)
     return Batch(table, in_order(rows.rejects, rejects), rows.skipped, notes)
+
+
+def _first_start(ran: Moments, counts: Mapping[str, Numbers], options: Options) -> Instants:
+    """Return when a job first started: after the wait, where the log says both; not known where the start is an assumption."""
+    if options.start_is_submit:
+        return Instants.none(len(ran.submit.us))
+    if "start_time" not in options.columns or "queue_s" not in counts:
+        return ran.start
+    waited = counts["queue_s"]
+    return Instants(ran.submit.us + spans_us(waited.values), ran.start.known & waited.known & (waited.values >= 0))
 
 
 def _empty(cluster: Cluster) -> pa.Table:

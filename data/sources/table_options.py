@@ -123,6 +123,8 @@ class Options(_Part):
     delimiter: str = Field(default=",", min_length=1, max_length=1)  # of CSV: what stands between two fields
     comment: str | None = Field(default=None, min_length=1)  # of CSV: lines that begin so are no records
     header: tuple[str, ...] | None = None  # of CSV: the columns' names, for files without a header line
+    #: Which records are jobs: a column of the file, and the words it has there; the others are passed over and counted.
+    only_where: Mapping[str, tuple[str, ...]] = {}
     records: str | None = Field(default=None, min_length=1)  # of JSON: the key of the array of jobs inside one object
     time: TimeFormat = "naive"  # how times are written (below), unless a column says otherwise
     null_words: tuple[str, ...] | None = (

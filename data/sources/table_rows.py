@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from runcast.data.errors import Quoted, SourceError
@@ -43,14 +44,33 @@ def read_rows(path: Path, options: Options) -> Iterator[Rows]:
             raise SourceError(
                 f"{path}: is read as {kind}, where source.options.{name} means nothing; leave it out, or set `kind`"
             )
-    needed = {c.column for c in options.columns.values()}
+    needed = {c.column for c in options.columns.values()} | options.only_where.keys()
+    return (_only(rows, options.only_where) for rows in _every_row(path, kind, options, needed))
+
+
+def _every_row(path: Path, kind: str, options: Options, needed: set[str]) -> Iterator[Rows]:
     if kind == "parquet":
         return _parquet_rows(path, needed)
     if kind == "jsonl":
-        return _line_rows(path, needed)
+        return (object_rows(path, read, needed) for read in line_objects(path))
     if kind == "json":
-        return _item_rows(path, array_items(path, options.records, {}) if options.records else top_items(path), needed)
+        items = array_items(path, options.records, {}) if options.records else top_items(path)
+        return (object_rows(path, read, needed) for read in item_objects(path, items))
     return _delimited_rows(path, options, needed)
+
+
+def _only(rows: Rows, only_where: Mapping[str, tuple[str, ...]]) -> Rows:
+    """Return the rows whose columns hold one of the words, and count the others as skipped."""
+    if not only_where or not len(rows.lines):
+        return rows
+    wanted = np.ones(len(rows.lines), bool)
+    for name, words in only_where.items():
+        text = pc.utf8_trim_whitespace(rows.columns[name].cast(pa.string()))
+        wanted &= pc.is_in(text, value_set=pa.array(words, pa.string())).to_numpy(zero_copy_only=False)
+    at = np.flatnonzero(wanted)
+    skipped = {**rows.skipped, **({"other_record": len(wanted) - len(at)} if len(at) < len(wanted) else {})}
+    columns = {name: column.take(pa.array(at)) for name, column in rows.columns.items()}
+    return Rows(columns, rows.lines[at], lambda row: rows.raw(int(at[row])), rows.rejects, skipped)
 
 
 def _kind(path: Path, options: Options) -> Literal["csv", "parquet", "jsonl", "json"]:
@@ -61,7 +81,7 @@ def _kind(path: Path, options: Options) -> Literal["csv", "parquet", "jsonl", "j
         return "json"
     if not {".jsonl", ".ndjson", ".json"} & names:
         return "csv"
-    start = next((block.data for block in read_blocks(path, 1 << 16)), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = first_text(path)
     line = start.split(b"\n", 1)[0]
     if b"".join(start[:4096].split()).startswith((b"[{", b"[]")):
         return "json"
@@ -97,7 +117,18 @@ def _row_text(batch: pa.RecordBatch, row: int) -> str:
     return json.dumps({name: str(value) for name, value in batch.slice(row, 1).to_pylist()[0].items()})
 
 
-def _line_rows(path: Path, needed: set[str]) -> Iterator[Rows]:
+@dataclass(frozen=True)
+class Objects:
+    """Some records that are JSON objects, with their line or record numbers, raw texts, and what was none."""
+
+    objects: Sequence[dict[str, Any]]
+    lines: Sequence[int]
+    raw: Callable[[int], str]
+    rejects: Sequence[Reject] = ()
+
+
+def line_objects(path: Path) -> Iterator[Objects]:
+    """Yield the objects of JSON lines; a line that is none is a reject."""
     for block in read_blocks(path):
         objects: list[dict[str, object]] = []
         numbers: list[int] = []
@@ -118,10 +149,11 @@ def _line_rows(path: Path, needed: set[str]) -> Iterator[Rows]:
             objects.append(value)
             numbers.append(number)
             raw.append(text)
-        yield _object_rows(path, objects, needed, numbers, raw.__getitem__, rejects)
+        yield Objects(objects, numbers, raw.__getitem__, rejects)
 
 
-def _item_rows(path: Path, items: Iterable[Any], needed: set[str]) -> Iterator[Rows]:
+def item_objects(path: Path, items: Iterable[Any]) -> Iterator[Objects]:
+    """Yield the objects among the elements of a JSON array; an element that is none is a reject."""
     numbered = enumerate(items, 1)
     while chunk := list(itertools.islice(numbered, _ITEMS)):
         good = [(number, item) for number, item in chunk if isinstance(item, dict)]
@@ -131,7 +163,23 @@ def _item_rows(path: Path, items: Iterable[Any], needed: set[str]) -> Iterator[R
             if not isinstance(item, dict)
         ]
         objects = [item for _, item in good]
-        yield _object_rows(path, objects, needed, [number for number, _ in good], partial(_shown_at, objects), rejects)
+        yield Objects(objects, [number for number, _ in good], partial(_shown_at, objects), rejects)
+
+
+def read_objects(path: Path, records: str) -> Iterator[Objects]:
+    """Yield the objects of JSON lines, of an array, or of the array `records` of an object, told apart by how the file begins."""
+    start = first_text(path)
+    if start.startswith(b"["):
+        return item_objects(path, top_items(path))
+    head = b"".join(start[:4096].split())
+    if head.startswith(b'{"' + records.encode() + b'":[') or start.split(b"\n", 1)[0].strip() == b"{":
+        return item_objects(path, array_items(path, records, {}))
+    return line_objects(path)
+
+
+def first_text(path: Path) -> bytes:
+    """Return the beginning of a file, without a byte order mark and blanks."""
+    return next((block.data for block in read_blocks(path, 1 << 16)), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
 def _shown(item: object) -> str:
@@ -142,22 +190,17 @@ def _shown_at(objects: Sequence[object], at: int) -> str:
     return _shown(objects[at])
 
 
-def _object_rows(
-    path: Path,
-    objects: Sequence[dict[str, object]],
-    needed: set[str],
-    numbers: Sequence[int],
-    raw: Callable[[int], str],
-    rejects: Sequence[Reject],
-) -> Rows:
+def object_rows(path: Path, read: Objects, needed: Iterable[str]) -> Rows:
+    """Return the values under the needed keys as text; raises SourceError where no object has any of them."""
+    objects = read.objects
     columns = {name: pa.array([_json_text(value) for value in _at(objects, name)], pa.string()) for name in needed}
     if (
         objects
         and all(column.null_count == len(objects) for column in columns.values())
-        and not any(needed & o.keys() for o in objects)
+        and not any(columns.keys() & o.keys() for o in objects)
     ):
-        _check_columns(path, needed, sorted({key for o in objects for key in o}))
-    return Rows(columns, np.array(numbers, np.int64), raw, tuple(rejects))
+        _check_columns(path, set(columns), sorted({key for o in objects for key in o}))
+    return Rows(columns, np.array(read.lines, np.int64), read.raw, tuple(read.rejects))
 
 
 def _at(objects: Sequence[dict[str, object]], name: str) -> Iterator[object]:

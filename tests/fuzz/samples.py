@@ -225,6 +225,30 @@ def _pbs(job: Job) -> str:
     return f"{text(job.end_s, '%m/%d/%Y %H:%M:%S')};{state};{job.number}.srv;{' '.join(fields)}"
 
 
+def _sge(job: Job) -> str:
+    is_early = job.state == "PENDING"
+    failed = {"COMPLETED": 0, "RUNNING": 0, "FAILED": 0, "TIMEOUT": 37, "NODE_FAIL": 19, "REQUEUED": 25}.get(job.state, 100)
+    times = [0, 0, 0] if is_early else [job.submit_s, job.start_s, job.end_s]
+    unit = 1000 if job.number % 3 else 1
+    numbers = [
+        "0",
+        *(str(time * unit) for time in times),
+        "1" if is_early else str(failed),
+        "137" if failed else "0",
+        *["0.5"] * 18,
+    ]
+    category = f"-u {job.user} -l h_rt={clock_of(job.limit_s)},h_vmem=4G,gpu={job.gpus} -pe smp {job.cpus}"
+    fields = [
+        "all.q", "n1", "g", job.user, job.name, str(job.number), "sge", *numbers, "NONE", "defaultdepartment", "smp", str(job.cpus),
+        str(job.number % 4), "0.1", "0.2", "0.3", category, "0.000000", "1.n1" if job.number % 19 == 0 else "NONE", "1024.0", "0", "0",
+    ]  # fmt: skip
+    return ":".join(fields)
+
+
+def _sge_count(lines: list[bytes], notes: Mapping[str, int]) -> int:
+    return sum(len(text) > 1 and text[0] != "#" for text in (line.decode(errors="backslashreplace") for line in lines))
+
+
 def clock_of(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
@@ -456,6 +480,7 @@ LAYOUTS: tuple[Layout, ...] = (
         lambda lines, notes: sum(bool(line.decode(errors="backslashreplace").strip()) for line in lines),
         file="log.acct",
     ),
+    Layout("sge", "sge", _sge, _sge_count, file="accounting"),
     Layout("swf", "swf", _swf, _swf_count, _SWF_HEAD, file="log.swf"),
     Layout(
         "helios",
