@@ -217,9 +217,11 @@ def _jobs(cluster: Cluster, options: Options, file: str, rows: _Rows) -> tuple[p
     flags = {"never_started": ~start.known & ~again[keep], "requeued": tries > 0, "start_before_submit": is_early[keep]}
     columns = _columns(kept.fields, [requests[at] for at in places], cluster, options)
     columns |= {"state": pa.array([states[at] for at in places], pa.string()), "source": sources(file, kept.lines)}
-    first_start = Instants(np.where(tries > 0, first_us, start.us), np.where(tries > 0, first_us > 0, start.known))
+    submit = submit.take(keep)
+    first_us = np.where(tries > 0, first_us, start.us)
+    first_start = Instants(first_us, (first_us >= submit.us) & ((tries > 0) | start.known))
     jobs = jobs_table(
-        cluster, columns, submit=submit.take(keep), start=start, end=end.take(keep), flags=flags, first_start=first_start,
+        cluster, columns, submit=submit, start=start, end=end.take(keep), flags=flags, first_start=first_start,
         attempts=np.where(start.known | again[keep], tries + start.known, 0),
     )  # fmt: skip
     return jobs, rejects, counted(flags)

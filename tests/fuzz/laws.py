@@ -18,7 +18,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.columns import COLUMNS, LABELS, TIME_LIMIT_KINDS
 from runcast.data.errors import SourceError
 from runcast.data.schema import JOBS
-from runcast.data.sources import blocks, delimited, slurm_sacct, swf, table_rows
+from runcast.data.sources import blocks, delimited, htcondor, pbs, sge, slurm_sacct, swf, table_rows
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.record import LATEST_US
 from runcast.data.sources.registry import SOURCES
@@ -150,6 +150,9 @@ def small_blocks(size: int) -> Iterator[None]:
         mock.patch.object(table_rows, "read_blocks", reader),
         mock.patch.object(swf, "read_blocks", reader),
         mock.patch.object(slurm_sacct, "read_blocks", reader),
+        mock.patch.object(htcondor, "read_blocks", reader),
+        mock.patch.object(pbs, "read_blocks", reader),
+        mock.patch.object(sge, "read_blocks", reader),
     ):
         yield
 

@@ -249,6 +249,36 @@ def _sge_count(lines: list[bytes], notes: Mapping[str, int]) -> int:
     return sum(len(text) > 1 and text[0] != "#" for text in (line.decode(errors="backslashreplace") for line in lines))
 
 
+def _condor(job: Job) -> dict[str, Any]:
+    status = {"PENDING": 1, "RUNNING": 2, "REQUEUED": 5, "CANCELLED by 1003": 3}.get(job.state, 4)
+    return {
+        "ClusterId": job.number, "ProcId": job.number % 5, "Owner": job.user, "JobBatchName": job.name, "Cmd": "/bin/run", "Iwd": "/home",
+        "QDate": job.submit_s, "JobStartDate": job.start_s, "JobCurrentStartDate": job.start_s, "EnteredCurrentStatus": job.end_s,
+        "CompletionDate": job.end_s if status == 4 else 0, "JobStatus": status, "LastJobStatus": 2, "NumJobStarts": 1 + job.number % 3,
+        "RemoteWallClockTime": float(job.end_s - job.start_s), "ExitCode": int(job.state != "COMPLETED"), "ExitBySignal": False,
+        "RequestCpus": job.cpus, "RequestGPUs": job.gpus, "RequestMemory": 4096, "AllowedExecuteDuration": job.limit_s,
+    }  # fmt: skip
+
+
+def _class_ads(records: list[str]) -> str:
+    ads = [json.loads(record) for record in records]
+    lines = [[f"{name} = {json.dumps(value)}" for name, value in ad.items()] if isinstance(ad, dict) else [str(ad)] for ad in ads]
+    return "\n\n".join("\n".join(some) for some in lines).encode(errors="replace").decode()  # lone surrogates
+
+
+def _flux(job: Job) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "id": job.number * 4096, "userid": 1000, "username": job.user, "name": job.name, "t_submit": job.submit_s + 0.25, "cwd": "/home",
+        "bank": "b", "queue": "q", "ncores": job.cpus, "nnodes": job.nodes, "duration": float(job.limit_s), "state": "RUN",
+        "annotations": {"sched": {"resource_summary": f"rank[0-{job.nodes}]/core0,gpu[0-{job.gpus}]"}},
+    }  # fmt: skip
+    if job.state != "PENDING":
+        said["t_run"] = job.start_s + 0.5
+    if not is_open(job):
+        said |= {"t_cleanup": job.end_s + 0.75, "t_inactive": job.end_s + 1, "result": job.state.split()[0], "success": True}
+    return said
+
+
 def clock_of(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
@@ -481,6 +511,16 @@ LAYOUTS: tuple[Layout, ...] = (
         file="log.acct",
     ),
     Layout("sge", "sge", _sge, _sge_count, file="accounting"),
+    Layout(
+        "htcondor",
+        "htcondor",
+        _condor,
+        file="history.json",
+        document=lambda records: "[" + ",\n".join(records) + "]",
+    ),
+    Layout("htcondor_ads", "htcondor", _condor, file="history", document=_class_ads),
+    Layout("flux", "flux", _flux, file="jobs.json", document=lambda records: '{"jobs": [' + ",\n".join(records) + "]}"),
+    Layout("flux_lines", "flux", lambda j: json.dumps(_flux(j)), _json_lines, file="jobs.jsonl"),
     Layout("swf", "swf", _swf, _swf_count, _SWF_HEAD, file="log.swf"),
     Layout(
         "helios",
