@@ -32,7 +32,7 @@ def test_every_format_has_a_reader_and_options(name: str) -> None:
 
 
 def test_unknown_format_is_no_source() -> None:
-    assert "sge" not in SOURCES
+    assert "oar" not in SOURCES
     with pytest.raises(KeyError):
         SOURCES["sge"]
 
