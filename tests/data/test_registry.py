@@ -34,7 +34,7 @@ def test_every_format_has_a_reader_and_options(name: str) -> None:
 def test_unknown_format_is_no_source() -> None:
     assert "oar" not in SOURCES
     with pytest.raises(KeyError):
-        SOURCES["sge"]
+        SOURCES["oar"]
 
 
 def test_files_are_found_once_and_in_name_order(tmp_path: Path, settings: Settings) -> None:
