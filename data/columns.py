@@ -8,6 +8,9 @@ library, so that a scheduler host can use it.
 from dataclasses import dataclass
 from typing import Literal
 
+LARGEST_NUMBER = 1e15  # beyond any count, MiB or seconds of a real request; keeps float32 features finite
+SMALLEST_NUMBER = 1e-6  # above 0: below any share of a GPU; keeps ratios of two numbers finite in float32
+
 KnownAt = Literal["submit", "start", "end"]
 
 

@@ -121,6 +121,10 @@ class UnknownStates(RuncastError):
     """Nearly all jobs of a load are in states that nobody knows; nothing was written."""
 
 
+class UnreadableColumn(RuncastError):
+    """A column that the log has cannot be read in most of its jobs; nothing was written."""
+
+
 class LakeError(RuncastError):
     """The lake is locked, damaged or not in the declared schema."""
 

@@ -35,6 +35,7 @@ from runcast.data.settings import Settings
 from runcast.data.sources.batch import WITHHELD, Batch, Reject
 from runcast.data.sources.hints import hint
 from runcast.data.states import UNKNOWN_STATE
+from runcast.data.unreadable import refuse_lost_columns
 
 if TYPE_CHECKING:
     from runcast.data.quality import QualityReport
@@ -175,6 +176,7 @@ def load(
     seen = _read_log(cluster, lake, batches, _merge_from(cluster, first, loaded), up_to, progress)
     _refuse(cluster, seen, log)
     _refuse_unknown_states(cluster, seen)
+    refuse_lost_columns(cluster, seen.notes, seen.accepted)
     _refuse_moved_clock(cluster, lake, seen.jobs)
     reach_us, seen.first_submit_us = seen.first_submit_us, min(seen.first_submit_us, log.first_submit_us)
     if up_to != _NO_CUT and seen.accepted:

@@ -21,6 +21,7 @@ from runcast.data.settings import Settings
 from runcast.data.sources.batch import Reject
 from runcast.data.sources.hints import hint
 from runcast.data.sources.registry import find_files, read_file
+from runcast.data.unreadable import sentence, unreadable_columns
 
 RECORDS = 1000
 SHOWN = 3
@@ -134,6 +135,7 @@ def _shown(jobs: pd.DataFrame, at: int, zone: str) -> dict[str, Any]:
 
 
 def _looks_wrong(jobs: pd.DataFrame, sample: _Sample, now: datetime) -> Iterator[str]:
+    yield from (sentence(one, len(jobs)) for one in unreadable_columns(sample.notes))
     for check in _CHECKS:
         if text := check(jobs, sample):
             yield text
@@ -182,6 +184,8 @@ def _limits(jobs: pd.DataFrame, sample: _Sample) -> str:
         )
     if len(both) >= 10 and float(limit.median()) > 366 * DAY_S:
         return f"half the limits are above {limit.median() / DAY_S:.0f} days: see its `unit`"
+    if len(both) >= 100 and float((ran / limit).quantile(0.99)) < 0.02:
+        return f"hardly a job ran a fiftieth of its limit (median limit {limit.median() / DAY_S:.3g} days): see its `unit`"
     return ""
 
 
@@ -233,7 +237,7 @@ def _durations(jobs: pd.DataFrame, sample: _Sample) -> str:
 
 
 def _notes(jobs: pd.DataFrame, sample: _Sample) -> str:
-    odd = {n: c for n, c in sample.notes.items() if n.startswith(("unreadable_", "time_zone_", "status_unusable"))}
+    odd = {n: c for n, c in sample.notes.items() if n.startswith(("time_zone_", "status_unusable"))}
     return ", ".join(f"{name} {count}" for name, count in odd.items())
 
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
-from runcast.data.columns import BY_NAME, COLUMNS, TIME_LIMIT_KINDS
+from runcast.data.columns import BY_NAME, COLUMNS, LARGEST_NUMBER, SMALLEST_NUMBER, TIME_LIMIT_KINDS
 from runcast.scheduler.errors import JobFieldError
 
 LONGEST_TEXT = 4096  # PATH_MAX of Linux: the longest working directory there can be
-LARGEST_NUMBER = 1e15  # beyond any count, MiB or seconds of a real request; keeps float32 features finite
-SMALLEST_NUMBER = 1e-6  # above 0: below any share of a GPU; keeps ratios of two numbers finite in float32
 LARGEST_WHOLE = 2**31 - 1  # of the lake's whole numbers
 LATEST_S = 4102444800.0  # 2100-01-01: what lies beyond is milliseconds taken for seconds
 AHEAD_US = 300_000_000  # what another clock may be ahead of ours: what lies later has not happened, and ages everybody's history

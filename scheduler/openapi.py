@@ -3,9 +3,9 @@
 import html
 from typing import Any
 
-from runcast.data.columns import BY_NAME, TIME_LIMIT_KINDS
+from runcast.data.columns import BY_NAME, LARGEST_NUMBER, TIME_LIMIT_KINDS
 from runcast.scheduler.events import KINDS, LONGEST_STATE
-from runcast.scheduler.jobs import LARGEST_NUMBER, LARGEST_WHOLE, LONGEST_TEXT, SUBMISSION_FIELDS, WHOLE_NUMBERS
+from runcast.scheduler.jobs import LARGEST_WHOLE, LONGEST_TEXT, SUBMISSION_FIELDS, WHOLE_NUMBERS
 
 ANSWER_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("p50_s", "number", "Median forecast of the runtime (s): for ordering jobs."),

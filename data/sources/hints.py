@@ -25,10 +25,31 @@ _TIMES = (
 )  # fmt: skip
 
 
+_TIMES_LONG = ("time_limit_s", "runtime_s", "queue_s")
+_COUNTS = ("gpu_count", "cpu_count", "node_count", "restarts")
+#: How numbers look that are no plain ones, of which columns, and what reads them.
+_NUMBER_WORDS = (
+    (r"[\d.]+ *(?:[kmgtp]i?b?|b)", ("mem_mib",), "`unit: suffix`"),
+    (r"(?:\d+(?:-| days?,? +))?\d+:\d\d:\d\d(?:\.\d+)?", _TIMES_LONG, "`unit: hh:mm:ss`"),
+    (r"(?:\d+(?:-| days?,? +))?\d+:\d\d", _TIMES_LONG, "`unit: hh:mm` (hours and minutes)"),
+    (r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d+", (*_TIMES_LONG, *_COUNTS, "mem_mib"), "numbers without a comma: none is read"),
+    (r"\d+ *[^\d.,e ].*", _COUNTS, "`pattern: '^(?P<value>[0-9]+)'`, if the number at its beginning is the count"),
+    (r".*\D\d+", _COUNTS, "`pattern: '(?P<value>[0-9]+)$'`, if the number at its end is the count"),
+)  # fmt: skip
+
+
+def unit_hint(column: str, word: str) -> str:
+    """Return a sentence, after a full stop, on what reads this word of a table's number column, else nothing."""
+    for fits, columns, takes in _NUMBER_WORDS:
+        if column in columns and re.fullmatch(fits, word.strip(), re.IGNORECASE):
+            return f". Try {takes}"
+    return ""
+
+
 def hint(reject: Reject, source: Source) -> str:
     """Return a sentence, after a blank, on what `time:` or `unit:` takes for a table's record whose times cannot be read, else nothing."""
     if source.format == "table" and reject.reason in _LENGTHS:
-        clock = ", here perhaps `unit: hh:mm:ss`" if re.search(_CLOCK, reject.raw) else ""
+        clock = ". Here perhaps `unit: hh:mm:ss`" if re.search(_CLOCK, reject.raw) else ""
         return f" Try: `unit:` says in what a length of time is: seconds, minutes, hours, days, hh:mm:ss{clock}"
     if source.format != "table" or not reject.reason.endswith(("_time_unreadable", "time_out_of_range", "in_the_future")):
         return ""
@@ -40,4 +61,7 @@ def hint(reject: Reject, source: Source) -> str:
             form = takes.format(match.group(1) if match.groups() else "", seconds)
             if form != said:
                 return f" Try, if the time is {(match.group() + ('…' if seconds else ''))!r}: `time: {form}`"
-    return " Try: `time:` says how a column writes times: naive, aware, epoch_s, epoch_ms, epoch_us, seconds_from, format"
+    return (
+        " Try: `time:` says how a column writes times: naive, aware, epoch_s, epoch_ms, epoch_us, seconds_from, format; "
+        "`null_words` lists the words that mean none"
+    )

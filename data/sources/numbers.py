@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from runcast.data.sources.times import MISSING_WORDS
 
-_WORDS = pa.array(sorted({*MISSING_WORDS, "n.a.", "nil", "unlimited"} - {"unlimited"}))
+_WORDS = pa.array(sorted(MISSING_WORDS))
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 
 
@@ -25,6 +25,11 @@ class Numbers(NamedTuple):
             values = self.values * factor
         finite = np.isfinite(values)
         return Numbers(np.where(finite, values, 0.0), self.known & finite, self.unreadable | (self.known & ~finite))
+
+    def within(self, largest: float) -> "Numbers":
+        """Mark as unreadable what lies beyond `largest`, either way."""
+        beyond = self.known & (np.abs(self.values) > largest)
+        return Numbers(np.where(beyond, 0.0, self.values), self.known & ~beyond, self.unreadable | beyond)
 
     def only(self, mask: np.ndarray) -> "Numbers":
         """Forget the values outside `mask`."""

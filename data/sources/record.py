@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
-from runcast.data.columns import BY_NAME
+from runcast.data.columns import BY_NAME, LARGEST_NUMBER, SMALLEST_NUMBER
 from runcast.data.schema import JOBS
 from runcast.data.sources.batch import Reject
 from runcast.data.states import OPEN_STATES, STATES
@@ -108,9 +108,14 @@ def counted(flags: Mapping[str, np.ndarray], **more: int) -> dict[str, int]:
 
 
 def _sound(name: str, values: pa.Array) -> pa.Array:
-    """Return a column without what says nothing: blank texts, and numbers below 0 or without bounds, which no source may pass on."""
-    if pa.types.is_floating(values.type) and name != "priority":
-        unsound = pc.invert(pc.and_(pc.is_finite(values), pc.greater_equal(values, 0)))
+    """Return a column without what says nothing: blank texts, and numbers below 0 or beyond what any request can be.
+
+    The bounds are those of a submission that asks for a forecast: a model could not learn from, nor be asked, what lies outside.
+    """
+    if pa.types.is_floating(values.type):
+        size = pc.abs(values) if name == "priority" else values
+        within = pc.and_(pc.greater_equal(size, SMALLEST_NUMBER), pc.less_equal(size, LARGEST_NUMBER))
+        unsound = pc.invert(pc.or_(within, pc.equal(values, 0.0)))
     elif pa.types.is_string(values.type) and BY_NAME[name].nullable:
         unsound = pc.equal(pc.utf8_trim_whitespace(values), "")
     else:

@@ -32,6 +32,7 @@ from runcast.data.sources.table_options import COUNTS, NUMBERS, RESTARTS, TEXTS,
 from runcast.data.sources.table_rows import Rows, read_rows
 from runcast.data.sources.table_values import column_values, numbers, texts, times
 from runcast.data.states import canonical_states, unknown_states
+from runcast.data.unreadable import unreadable_notes
 
 __all__ = ["Column", "Options", "read", "read_table"]
 
@@ -86,7 +87,10 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         clamped=ran.clamped[keep],
         attempts=_attempts(counts.get(RESTARTS), ran.start.known)[keep],
     )
-    unreadable = {f"unreadable_{name}": int(n.unreadable[keep].sum()) for name, n in counts.items()}
+    unreadable: dict[str, int] = {}
+    for name, read_as in counts.items():
+        written, lost = column_values(name, rows.columns, options, path).values.take(take), read_as.unreadable[keep]
+        unreadable |= unreadable_notes(name, written, lost, shows_words=cluster.pseudonymise is None)
     unknown = np.array([state == "OTHER" for state in columns["state"].to_pylist()], bool) & state_known[keep]
     notes = counted(flags, unknown_state=int(unknown.sum()), **_unknown_words(rows, options, path), **unreadable)
     return Batch(table, in_order(rows.rejects, rejects), rows.skipped, notes)

@@ -231,4 +231,11 @@ def _json_text(value: object) -> str | None:
 def _check_columns(path: Path, needed: set[str], there: Sequence[str] | Mapping[str, object]) -> None:
     missing = sorted(needed - set(there))
     if missing:
-        raise SourceError(f"{path}: has no column {', '.join(map(repr, missing))}; its columns are ", Quoted(", ".join(there)))
+        only = next(iter(there)) if len(there) == 1 else ""
+        between = next((mark for mark in ";\t|" if mark in only), None)
+        try_ = f". Is the delimiter another? Try source.options.delimiter: {json.dumps(between)}" if between else ""
+        if only and ".json" in path.suffixes:
+            try_ = f". Where the jobs stand in an array under it: source.options.records: {only}"
+        raise SourceError(
+            f"{path}: has no column {', '.join(map(repr, missing))}; its columns are ", Quoted(", ".join(there)), try_
+        )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runcast.data.cluster import Cluster
+from runcast.data.columns import LARGEST_NUMBER
 from runcast.data.errors import SourceError
 from runcast.data.sources.durations import time_limit
 from runcast.data.sources.numbers import Numbers, read_numbers
@@ -140,9 +141,10 @@ def numbers(name: str, columns: Mapping[str, pa.Array], options: Options, path: 
     said = column_values(name, columns, options, path)
     column = said.column
     result, limit_words = _plain_numbers(said)
+    result = result.within(LARGEST_NUMBER)
     if column.times:
         each, _ = numbers(column.times, columns, options, path)
-        result = result.only(each.known).scaled(each.values)
+        result = result.only(each.known).scaled(each.values).within(LARGEST_NUMBER)
     if column.zero_is_null or name == "time_limit_s":
         return result.only(result.values > 0), limit_words
     if name == RESTARTS:
@@ -258,7 +260,8 @@ def _read_times(said: Values, how: TimeFormat, cluster: Cluster) -> Times:
     if pa.types.is_timestamp(kind) and (kind.tz is None) != (how == "naive"):
         has = f"the zone {kind.tz}" if kind.tz else "no zone"
         raise SourceError(
-            f"{said.path}: column {said.column.column!r} holds times with {has}, but the cluster file says `time: {how}`"
+            f"{said.path}: column {said.column.column!r} holds times with {has}, but the cluster file says `time: {how}`. "
+            f"Say `time: {'aware' if kind.tz else 'naive'}` for it."
         )
     result = parse_times(values, cluster.time_zone)
     if how == "aware" and not pa.types.is_timestamp(kind):

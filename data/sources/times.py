@@ -19,7 +19,10 @@ UTC_US = pa.timestamp("us", tz="UTC")
 _NAIVE_US = pa.timestamp("us")
 
 #: Words for "no time", compared without case and surrounding blanks; a time of 1970-01-01 (or before) is one too.
-MISSING_WORDS = ("", "none", "unknown", "n/a", "na", "null", "nan", "nat", "none assigned", "-")
+MISSING_WORDS = (
+    "", "none", "unknown", "n/a", "na", "null", "nan", "nat", "none assigned", "-",
+    "n.a.", "nil", "(null)", "<null>", "<na>", "#n/a", "\\n",
+)  # fmt: skip
 _MISSING_SPELLINGS = pa.array(
     sorted({s for w in MISSING_WORDS for s in (w, w.upper(), w.capitalize(), w.title())} | {"NaN", "NaT"})
 )

@@ -72,7 +72,21 @@ def test_sound_log_is_shown_as_three_jobs_with_times_of_the_clusters_zone_and_no
         pytest.param({"end": moment(300)}, "the latest time is 5.0 h after the file was written: is time_zone", id="zone"),
         pytest.param({"end": moment(60 * 24 * 400)}, "is in the future", id="future"),
         pytest.param({"end": moment(60 * 24 * 40)}, "half the runtimes are above 40 days", id="long runtimes"),
-        pytest.param({"mem": "4G"}, "unreadable_mem_mib 100", id="unreadable memory"),
+        pytest.param({"limit": 9 * 10**6}, "hardly a job ran a fiftieth of its limit (median limit 104 days)", id="a long limit"),
+        pytest.param(
+            {"mem": "4G"},
+            "mem_mib cannot be read in 100 of 100 jobs, and counts there as not given: '4G' 100. Try `unit: suffix`",
+            id="suffix",
+        ),
+        pytest.param({"limit": "1-00:00:00"}, "'1-00:00:00' 100. Try `unit: hh:mm:ss`", id="clock"),
+        pytest.param({"limit": "24:00"}, "'24:00' 100. Try `unit: hh:mm` (hours and minutes)", id="clock without seconds"),
+        pytest.param({"gpus": "2 x A100"}, "'2 x A100' 100. Try `pattern: '^(?P<value>[0-9]+)'`", id="count before a name"),
+        pytest.param({"gpus": "a100:2"}, "'a100:2' 100. Try `pattern: '(?P<value>[0-9]+)$'`", id="count after a name"),
+        pytest.param(
+            {"gpus": "1e300"},
+            "gpu_count cannot be read in 100 of 100 jobs, and counts there as not given: '1e300' 100",
+            id="absurd count",
+        ),
     ],
 )
 def test_what_looks_wrong(tmp_path: Path, other: dict[str, Any], text: str) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from runcast.cli import app, main
 from runcast.data.cluster import Cluster, read_cluster
-from runcast.data.errors import HistoryMismatch, LakeError, TooManyRejects, UnknownStates
+from runcast.data.errors import HistoryMismatch, LakeError, TooManyRejects, UnknownStates, UnreadableColumn
 from runcast.data.job import ingest
 from runcast.data.lake import Lake
 from runcast.data.rejects import find_rejects, replay_rejects
@@ -273,6 +273,26 @@ def test_a_log_whose_states_are_all_unknown_words_stops_and_says_how_to_map_them
     assert (report.accepted, report.notes.get("unknown_state")) == (100, None)
     states = Lake(settings.lake).read_jobs("tab")["state"].to_pylist()
     assert (states.count("COMPLETED"), states.count("FAILED")) == (90, 10)
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(0.4, False), (0.6, True)])
+def test_a_column_that_most_jobs_have_and_nothing_can_read_stops_the_load(
+    tmp_path: Path, settings: Settings, share: float, is_refused: bool
+) -> None:
+    rows = "".join(f"{n},2024-03-0{1 + n % 5}T10:00:00,60,{'4G' if n < 100 * share else 4096}\n" for n in range(100))
+    (tmp_path / "t.csv").write_text("id,when,ran,mem\n" + rows)
+    options = (
+        "  options:\n    start_is_submit: true\n    columns: {job_id: id, submit_time: when, runtime_s: ran, mem_mib: mem}\n"
+    )
+    file = tmp_path / "tab.yaml"
+    file.write_text(f"source:\n  format: table\n  paths: ['{tmp_path}/t.csv']\n{options}time_zone: UTC\n")
+    if is_refused:
+        with pytest.raises(UnreadableColumn, match=r"mem_mib cannot be read in 60 of 100 jobs.*'4G' 60. Try `unit: suffix`"):
+            ingest(read_cluster(file), settings)
+        assert Lake(settings.lake).as_of_us("tab") is None
+    else:
+        notes = ingest(read_cluster(file), settings).notes
+        assert (notes["unreadable_mem_mib"], notes["unreadable_mem_mib:4G"]) == (40, 40)
 
 
 def test_a_few_unknown_words_are_noted_by_name(tmp_path: Path, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,10 @@ def test_unreadable_request_is_null_and_counted(tmp_path: Path) -> None:
     (batch,) = read(
         tmp_path, "id,sub,beg,end,m\n1,1000,2000,3000,20H\n", {"time": "epoch_s", "columns": {**LEAST, "mem_mib": "m"}}
     )
-    assert (batch.jobs["mem_mib"].to_pylist(), batch.notes) == ([None], {"state_unknown": 1, "unreadable_mem_mib": 1})
+    assert (batch.jobs["mem_mib"].to_pylist(), batch.notes) == (
+        [None],
+        {"state_unknown": 1, "unreadable_mem_mib": 1, "unreadable_mem_mib:20H": 1},
+    )
 
 
 @pytest.mark.parametrize(
@@ -343,6 +347,44 @@ def test_table_without_a_column_of_the_map_is_refused(tmp_path: Path) -> None:
     options = {"columns": {"submit_time": "when", "runtime_s": "duration_sec"}, "start_is_submit": True}
     with pytest.raises(SourceError, match="has no column 'when'"):
         read(tmp_path, "pod_id,duration_sec\n1,5\n", options)
+
+
+@pytest.mark.parametrize(("mark", "yaml"), [(";", '";"'), ("\t", r'"\t"'), ("|", '"|"')], ids=["semicolon", "tab", "bar"])
+def test_a_table_with_another_delimiter_is_refused_with_the_option_that_reads_it(tmp_path: Path, mark: str, yaml: str) -> None:
+    text = "id,sub,beg,end\n1,1000,2000,3000\n".replace(",", mark)
+    with pytest.raises(SourceError, match=re.escape(f"Try source.options.delimiter: {yaml}")):
+        read(tmp_path, text, {"time": "epoch_s", "columns": LEAST})
+    (job,) = jobs(tmp_path, text, {"time": "epoch_s", "columns": LEAST, "delimiter": mark})
+    assert job["runtime_s"] == 1000.0
+
+
+@pytest.mark.parametrize("word", ["nil", "NIL", "(null)", "\\N", "#N/A", "<NA>", "n.a.", "<null>"])
+def test_words_for_none_are_null_of_texts_numbers_and_times_alike(tmp_path: Path, word: str) -> None:
+    columns = {**LEAST, "user": "u", "cpu_count": "c", "state": "s"}
+    text = f"id,sub,beg,end,u,c,s\n1,2024-03-01 10:00:00,2024-03-01 11:00:00,{word},{word},{word},RUNNING\n"
+    (job,) = jobs(tmp_path, text, {"columns": columns})
+    assert (job["user"], job["cpu_count"], job["end_time"], job["label"]) == (None, None, None, "censored")
+
+
+@pytest.mark.parametrize(
+    ("columns", "text", "expected"),
+    [
+        ({"gpu_count": "x"}, "1e300", None),
+        ({"cpu_count": "x"}, "1e16", None),
+        ({"cpu_count": "x"}, "1e-9", None),
+        ({"priority": "x"}, "-1e16", None),
+        ({"priority": "x"}, "-1e14", -1e14),
+        ({"time_limit_s": {"column": "x", "unit": "days"}}, "99999999999", None),
+        ({"gpu_count": "x"}, "0", 0.0),
+    ],
+)
+def test_a_request_beyond_what_a_forecast_may_be_asked_for_is_not_learned_from(
+    tmp_path: Path, columns: dict[str, Any], text: str, expected: float | None
+) -> None:
+    """One such number ended the fit of two kinds of models: it is none in float32."""
+    (name,) = columns
+    (job,) = jobs(tmp_path, f"id,sub,beg,end,x\n1,1000,2000,3000,{text}\n", {"time": "epoch_s", "columns": {**LEAST, **columns}})
+    assert job[name] == expected
 
 
 def write_parquet(path: Path, zone: str | None) -> Path:

@@ -285,6 +285,7 @@ def test_key_with_a_dot_in_its_name_is_no_path(tmp_path: Path) -> None:
         pytest.param(
             json.dumps({"jobs": [JOB]}, indent=1), "Name the key of its array of jobs: source.options.records", id="object"
         ),
+        pytest.param(json.dumps({"jobs": [JOB]}), "under it: source.options.records: jobs", id="object of one line"),
         pytest.param(json.dumps([JOB])[:-5], "not valid JSON", id="cut"),
         pytest.param(json.dumps([{"a": 1}]), "has no column 'beg'", id="other keys"),
     ],
