@@ -1,4 +1,4 @@
-"""The first thousand records of a cluster's latest log file: three jobs as they are understood, and what looks wrong about them.
+"""A thousand records of a cluster's latest log files: three jobs as they are understood, and what looks wrong about them.
 
 Nothing is written. What looks wrong is a guess from the values alone; it never keeps a cluster from being used.
 """
@@ -24,6 +24,7 @@ from runcast.data.sources.registry import find_files, read_file
 from runcast.data.unreadable import sentence, unreadable_columns
 
 RECORDS = 1000
+FILES = 10  # read at most, the latest by name first: one may hold only the jobs that have not ended
 SHOWN = 3
 DAY_S = 86_400
 LONGEST_OFFSET_H = 26  # from UTC-12 to UTC+14
@@ -39,9 +40,10 @@ _REQUESTS = (
 
 @dataclass(frozen=True)
 class Preview:
-    """What the first records of a log file come to; `problem` says why a load would fail."""
+    """What the first records of log files come to; `problem` says why a load would fail."""
 
-    file: str
+    file: str  # the latest that holds any
+    more_files: int
     records: int
     jobs: int
     rejects: Mapping[str, int]  # by reason
@@ -54,10 +56,11 @@ class Preview:
 
 @dataclass
 class _Sample:
-    """The records of one file, as its adapter understands them."""
+    """The records of some files, as their adapter understands them."""
 
     cluster: Cluster
-    path: Path
+    path: Path  # the first that was read
+    more_files: int = 0
     records: int = 0
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -65,12 +68,13 @@ class _Sample:
 
 
 def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
-    """Read the first records of the latest file (by name) that holds any; raises SourceError, ClusterFileError where none can be read."""
+    """Read the first records of the latest files (by name) that hold any; raises SourceError, ClusterFileError where none can be read."""
     sample = _read(cluster, settings)
     jobs = pa.concat_tables(sample.tables).to_pandas() if sample.tables else pd.DataFrame()
     reasons = Counter(reject.reason for reject in sample.rejects)
     return Preview(
         file=str(sample.path),
+        more_files=sample.more_files,
         records=sample.records,
         jobs=len(jobs),
         rejects=dict(reasons.most_common()),
@@ -85,23 +89,32 @@ def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
 def _read(cluster: Cluster, settings: Settings) -> _Sample:
     """Read batches until there are records enough; an empty file is passed over while there are others."""
     files = find_files(cluster, settings)
+    sample = _Sample(cluster, files[-1])
     for path in reversed(files):
-        sample = _Sample(cluster, path)
+        before = sample.records
         try:
-            for batch in read_file(path, cluster, settings):
-                sample.records += batch.rows_in
-                sample.tables.append(batch.jobs)
-                sample.rejects += batch.rejects
-                sample.notes.update(batch.notes)
-                if sample.records >= RECORDS:
-                    break
+            _add(sample, path, settings)
         except EmptyLog:
             continue
-        if sample.records:
-            return sample
+        if sample.records > before:
+            sample.path, sample.more_files = (sample.path, sample.more_files + 1) if before else (path, 0)
+        if sample.records >= RECORDS or sample.more_files == FILES - 1:
+            break
+    if sample.records:
+        return sample
     if len(files) == 1:
         raise SourceError(f"{files[0]}: holds no record yet")
     raise SourceError(f"none of the {len(files)} files that source.paths names holds a record")
+
+
+def _add(sample: _Sample, path: Path, settings: Settings) -> None:
+    for batch in read_file(path, sample.cluster, settings):
+        sample.records += batch.rows_in
+        sample.tables.append(batch.jobs)
+        sample.rejects += batch.rejects
+        sample.notes.update(batch.notes)
+        if sample.records >= RECORDS:
+            break
 
 
 def _problem(sample: _Sample, jobs: int, reasons: Counter[str]) -> str | None:
@@ -116,7 +129,7 @@ def _problem(sample: _Sample, jobs: int, reasons: Counter[str]) -> str | None:
     why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(3))
     return (
         f"{sample.path}: {refused} of its first {sample.records} records are refused ({why}); a load stops above {100 * at_most:g} %. "
-        f"Line {first.line}: {first.raw[:200]!r}.{hint(first, sample.cluster.source)}"
+        f"Line {first.line}{f' of {first.file}' if sample.more_files else ''}: {first.raw[:200]!r}.{hint(first, sample.cluster.source)}"
     )
 
 

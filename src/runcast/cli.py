@@ -489,13 +489,19 @@ def predict(
 
     predictor = Predictor.load(bundle, pseudonym_key=pseudonym_key or read_settings().pseudonym_key, signers=signers)
     bad = 0
-    for number, line in enumerate(sys.stdin, 1):
+    answer: dict[str, Any]
+    for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():
             continue
         try:
-            answer: dict[str, Any] = predictor.predict(parse(line))
-        except (RuncastError, ValueError, RecursionError) as error:
-            answer, bad = {"line": number, "error": str(error)}, bad + 1
+            job = parse(line)
+        except (ValueError, RecursionError) as error:
+            answer, bad = {"line": number, "error": f"not JSON: {error}"}, bad + 1
+        else:
+            try:
+                answer = predictor.predict(job)
+            except (RuncastError, ValueError, RecursionError) as error:
+                answer, bad = {"line": number, "error": str(error)}, bad + 1
         sys.stdout.write(json.dumps(answer) + "\n")
     if bad:
         err.print(f"{bad} jobs could not be read")

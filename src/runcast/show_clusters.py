@@ -51,6 +51,7 @@ def preview_lines(name: str, preview: Record) -> list[str]:
     refused = sum(preview["rejects"].values())
     lines = [
         f"{name}: {preview['jobs']} jobs and {refused} refused records among the first {preview['records']} of {preview['file']}"
+        + (f" and {preview['more_files']} more files" if preview["more_files"] else "")
     ]
     for job in preview["shown"]:
         lines += [f"  job {job['job_id']} ({job['source']})", *(f"    {line}" for line in _job_lines(job))]

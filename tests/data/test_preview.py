@@ -151,6 +151,17 @@ def test_log_without_a_record_is_an_error(tmp_path: Path) -> None:
         look(tmp_path, HEAD)
 
 
+def test_latest_file_that_holds_only_open_jobs_is_read_with_those_before_it(tmp_path: Path) -> None:
+    for name, content in (("a.csv", HEAD + row(1)), ("open.csv", HEAD + row(2, end="", state="RUNNING")), ("z.csv", HEAD)):
+        (tmp_path / name).write_text(content)
+    source = {"format": "table", "paths": [str(tmp_path / "*.csv")], "options": {"columns": COLUMNS}}
+    described = {"name": "c", "source": source, "time_zone": "UTC"}
+    found = preview(Cluster.model_validate(described), read_settings({"RUNCAST_HOME": str(tmp_path)}), NOW)
+    assert (Path(found.file).name, found.more_files, found.records) == ("open.csv", 1, 2)
+    assert [job.get("runtime_s") is None for job in found.shown] == [True, False]
+    assert not [text for text in found.looks_wrong if "runtime" in text]
+
+
 def test_latest_file_by_name_is_read_and_an_empty_one_passed_over(tmp_path: Path) -> None:
     for name, content in (("a.csv", HEAD + row(1)), ("b.csv", HEAD + row(2)), ("c.csv", HEAD)):
         (tmp_path / name).write_text(content)
