@@ -66,7 +66,7 @@ def run(home, monkeypatch):
     monkeypatch.setenv("RUNCAST_CLUSTERS", str(home / "clusters"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
-    def call(*words: str, given: str | None = None):
+    def call(*words: str, given: str | bytes | None = None):
         return CliRunner().invoke(app, list(words), input=given, catch_exceptions=False)
 
     return call
@@ -115,6 +115,14 @@ def test_the_bundle_answers_like_the_log_behaves(run, home, night):
     assert answers[0]["p50_s"] == pytest.approx(600, rel=0.05)
     assert answers[1]["p50_s"] == pytest.approx(720, rel=0.05)
     assert all(answer["p50_s"] <= answer["p90_s"] for answer in answers)
+
+
+def test_lines_that_are_no_json_are_called_that_whatever_their_bytes(run, home, night):
+    bundle = str(home / "var" / "bundles" / "small" / "current")
+    done = run("predict", "--bundle", bundle, given=b'rubbish\n{"user": "\xff"}\n' + b"[" * 100_000 + b'\n{"submit_time": 1e9}\n')
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line.get("error", "answered")[:9] for line in lines] == ["not JSON:"] * 3 + ["answered"]
+    assert done.exit_code == 3
 
 
 def test_a_job_that_cannot_be_read_gets_an_error_line_and_the_others_their_answers(run, home, night):

@@ -12,6 +12,7 @@ What stands here is what the reader of the nightly log does (data/sources/slurm_
 answers and the one that was learned from agree.
 """
 
+import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +37,7 @@ FIELDS = (
     "JobID", "User", "Group", "Account", "Partition", "QOS", "Submit", "Start", "End", "ElapsedRaw", "State", "ReqTRES",
     "TimelimitRaw", "NodeList", "WorkDir", "JobName", "JobIDRaw",
 )  # fmt: skip
-#: Columns of the nightly log, free text last, as data/sources/slurm_sacct.py reads them.
-LOG_FIELDS = (*(name for name in FIELDS if name not in ("WorkDir", "JobName")), "WorkDir", "JobName")
+_BLANKED = str.maketrans(dict.fromkeys("\x1c\x1d\x1f", " "))  # in names: what the log's reader puts between fields itself
 
 TASKS_AT_MOST = 10_000  # of one array record that are told one by one
 _JOB_ID = re.compile(JOB_ID, re.ASCII)
@@ -132,12 +132,21 @@ def news_of(records: Iterable[Record], told: Mapping[str, Told], limits: Mapping
     return sorted(found, key=lambda news: (news.at_s, order[news.told.phase], news.job_id))
 
 
-def log_line(record: Record) -> str:
-    """Return the record as a line of the nightly log; a bar in the folder and line ends would cut it wrongly and are replaced."""
-    values = {name: re.sub(r"[\r\n]", " ", value) for name, value in record.items()}
-    return "|".join(
-        value if name == "JobName" else value.replace("|", "_") for name, value in ((n, values[n]) for n in LOG_FIELDS)
-    )
+def log_text(records: Iterable[Record]) -> str:
+    """Return records as a nightly log: every name as it is, between delimiters that none of them holds.
+
+    The same records give the same text, in any order: the delimiter is a digest of them all, which no name can hold.
+    """
+    ordered = sorted(records, key=lambda record: (epoch_s(record["Submit"]) or 0, *record.values()))
+    content = "\0".join(value for record in ordered for value in record.values())
+    delimiter = f"|{hashlib.sha256(content.encode('utf-8', 'backslashreplace')).hexdigest()[:32]}|"
+    return "".join(delimiter.join(values) + "\n" for values in (FIELDS, *([r[name] for name in FIELDS] for r in ordered)))
+
+
+def jobs_in_log(text: str) -> int:
+    """Count the records of a nightly log, of this form or of one with bars."""
+    delimiter = re.match(r"JobID(\|[0-9a-f]{32}\|)", text)
+    return text.count(delimiter[1]) // (len(FIELDS) - 1) - 1 if delimiter else text.count("\n") - 1
 
 
 def limits_of_partitions(scontrol_text: str) -> dict[str, float]:
@@ -292,8 +301,9 @@ def _request(record: Record, limits: Mapping[str, float], gpus_tracked: bool) ->
 
 
 def _first(name: str, value: str) -> str:
-    """Return the value; of several partitions that a waiting job may go to, the first."""
-    return value.partition(",")[0] if name == "queue" else value
+    """Return the value; of several partitions that a waiting job may go to, the first. What is blank says nothing."""
+    value = value.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKED)  # line ends as the log's reader has them
+    return value.partition(",")[0] if name == "queue" else value if value.strip() else ""
 
 
 def _none_words(name: str) -> frozenset[str]:

@@ -23,16 +23,16 @@ from runcast.outcome import report
 from runcast.scheduler.client import JOBS_AT_ONCE, Client, RefusedError
 from runcast.scheduler.options import Parser, seconds, whole
 from runcast.scheduler.slurm.accounting import (
-    LOG_FIELDS,
     News,
     Record,
     Told,
     by_job,
     epoch_s,
     het_ids,
+    jobs_in_log,
     jobs_named,
     limits_of_partitions,
-    log_line,
+    log_text,
     new_delimiter,
     news_of,
     phase_of,
@@ -118,11 +118,11 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
     written = {}
     # Ended jobs first: one that is for a moment in both files is read as ended.
     for name in sorted(files, key=lambda name: (name == "sacct-open.txt", name)):
-        had = _lines(folder / name)
+        had = jobs_in_log((folder / name).read_text("utf-8", "replace")) if (folder / name).exists() else 0
         if name != "sacct-open.txt" and had > len(files[name]):
             _log.warning("%s: has %d jobs, sacct now knows only %d; it is kept", folder / name, had, len(files[name]))
             continue
-        write_atomically(folder / name, _log_text(files[name]))
+        write_atomically(folder / name, log_text(files[name]))
         written[name] = len(files[name])
     return written
 
@@ -174,18 +174,6 @@ def _without_vanished(told: dict[str, Told], records: Iterable[Record], now_s: f
     """Drop jobs submitted over a month ago that accounting no longer knows: purged, or runaway."""
     known = jobs_named(records)
     return {job_id: entry for job_id, entry in told.items() if job_id in known or entry.submit_s >= now_s - 31 * DAY_S}
-
-
-def _log_text(records: Iterable[Record]) -> str:
-    lines = sorted((epoch_s(record["Submit"]) or 0, log_line(record)) for record in records)
-    return "\n".join(["|".join(LOG_FIELDS), *(line for _, line in lines), ""])
-
-
-def _lines(path: Path) -> int:
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        return sum(1 for _ in file) - 1
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -13,10 +13,10 @@ from runcast.data.states import OTHER, STATES
 from runcast.scheduler.events import read_event
 from runcast.scheduler.slurm.accounting import (
     FIELDS,
-    LOG_FIELDS,
     Told,
     epoch_s,
-    log_line,
+    jobs_in_log,
+    log_text,
     new_delimiter,
     news_of,
     phase_of,
@@ -140,7 +140,7 @@ def test_whatever_a_record_holds_nothing_raises_and_the_next_is_read(values: lis
     assert ENDED in records
     for one in records:
         news_of([one], {}, {}, gpus_tracked=True)
-        assert log_line(one).count("\n") == 0
+        assert jobs_in_log(log_text([one, ENDED])) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_how_far_a_job_has_come(record: dict[str, str], phase: str) -> None:
 
 def row_of_log(record: dict[str, str], folder: Path, *more: dict[str, str]) -> dict[str, Any]:
     """Return the canonical row that the reader of the nightly log makes of a job's records."""
-    (folder / "sacct.txt").write_text("\n".join(["|".join(LOG_FIELDS), *map(log_line, (record, *more)), ""]))
+    (folder / "sacct.txt").write_text(log_text((record, *more)), encoding="utf-8", errors="backslashreplace", newline="\n")
     source = Source(format="slurm_sacct", paths=("sacct.txt",))
     batches = slurm_sacct.read(folder / "sacct.txt", Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True))
     (row,) = [row for batch in batches for row in batch.jobs.to_pylist()]
@@ -356,10 +356,21 @@ def test_news_come_in_the_order_of_time() -> None:
     ]
 
 
-def test_a_line_of_the_log_keeps_its_columns() -> None:
-    line = log_line({**ENDED, "JobName": "a|b\nc", "WorkDir": "/x|y"})
-    assert line.split("|", len(LOG_FIELDS) - 1)[-2:] == ["/x_y", "a|b c"]
-    assert line.startswith("17|games|games||gpu|normal|1796009438|1796009441|1796009442|1|COMPLETED|")
+@pytest.mark.parametrize(
+    "name", [*(set(HOSTILE_NAMES.values()) - {"bad\udcff"}), " ", "\x1c", "a\x1cb\x1dc\x1fd", " spaced ", "a\r\nb"]
+)
+@pytest.mark.parametrize(("field", "column"), [("JobName", "job_name"), ("WorkDir", "work_dir")])
+def test_a_name_is_the_same_in_the_event_and_in_the_log(tmp_path: Path, field: str, column: str, name: str) -> None:
+    record = {**WAITING, field: name}
+    (submitted,) = news_of([record], {}, {}, gpus_tracked=True)
+    assert submitted.event.get(column) == row_of_log(record, tmp_path)[column]
+
+
+def test_jobs_of_a_log_are_counted_in_both_of_its_forms() -> None:
+    records = [{**ENDED, "JobName": name} for name in HOSTILE_NAMES.values()]
+    assert jobs_in_log(log_text(records)) == len(records)
+    assert jobs_in_log(log_text([])) == 0
+    assert jobs_in_log("JobID|User|State\n7|ada|COMPLETED\n8|ada|COMPLETED\n") == 2
 
 
 def test_sacct_is_asked_in_utc() -> None:
