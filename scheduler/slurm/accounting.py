@@ -52,12 +52,18 @@ def new_delimiter() -> str:
     return secrets.token_urlsafe(12)
 
 
-def sacct_command(start_s: float, end_s: float, delimiter: str, job_ids: Sequence[str] = ()) -> list[str]:
-    """Return the sacct call for all jobs, or those of some ids, of all users, that waited, ran or ended between two epoch seconds."""
+def sacct_command(
+    start_s: float, end_s: float, delimiter: str, job_ids: Sequence[str] = (), each_attempt: bool = False
+) -> list[str]:
+    """Return the sacct call for all jobs, or those of some ids, of all users, that waited, ran or ended between two epoch seconds.
+
+    Of a requeued job sacct gives the latest attempt, or `each_attempt`.
+    """
     return [
         "sacct", "--allusers", "--allocations", "--parsable2", "--noheader", f"--delimiter={delimiter}",
         f"--format={','.join(FIELDS)}", f"--starttime={_utc(start_s)}", f"--endtime={_utc(end_s)}",
         *([f"--jobs={','.join(job_ids)}"] if job_ids else []),
+        *(["--duplicates"] if each_attempt else []),
     ]  # fmt: skip
 
 
@@ -208,7 +214,23 @@ def het_ids(records: Iterable[Record]) -> list[str]:
     return sorted({_whole_id(record["JobID"]) for record in records if "+" in record["JobID"]})
 
 
-def by_job(records: Iterable[Record]) -> list[list[Record]]:
+def by_id(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the records of each id: all attempts, of all parts of a heterogeneous job."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_whole_id(record["JobID"]), []).append(record)
+    return list(groups.values())
+
+
+def latest_attempts(records: Iterable[Record]) -> list[Record]:
+    """Return of each job's or part's records the one that was submitted last."""
+    latest: dict[str, Record] = {}
+    for record in sorted(records, key=lambda record: (epoch_s(record["Submit"]) or 0, epoch_s(record["Start"]) or 0)):
+        latest[record["JobID"]] = record
+    return list(latest.values())
+
+
+def _by_job(records: Iterable[Record]) -> list[list[Record]]:
     """Return the records of each job: one, or those of all parts of a heterogeneous one, its leader's first."""
     parts, groups = [], []
     for record in records:
@@ -225,7 +247,7 @@ def _whole_id(job_id: str) -> str:
 
 
 def _jobs(records: Iterable[Record], limits: Mapping[str, float], gpus_tracked: bool) -> Iterator[_Job]:
-    for group in by_job(one for record in records for one in _tasks(record)):
+    for group in _by_job(one for record in records for one in _tasks(record)):
         yield _merged([_job(record, limits, gpus_tracked) for record in group])
 
 

@@ -26,11 +26,12 @@ from runcast.scheduler.slurm.accounting import (
     News,
     Record,
     Told,
-    by_job,
+    by_id,
     epoch_s,
     het_ids,
     jobs_in_log,
     jobs_named,
+    latest_attempts,
     limits_of_partitions,
     log_text,
     new_delimiter,
@@ -103,18 +104,18 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
             f"{folder}: cannot be the log's folder ({error.strerror}). Name one that may be written."
         ) from error
     first_s = (int(now_s) // DAY_S - days + 1) * DAY_S
-    records, unreadable = _records(run_command, first_s, now_s)
+    records, unreadable = _records(run_command, first_s, now_s, each_attempt=True)
     _warn("not read from sacct", unreadable)
     files: dict[str, list[Record]] = {"sacct-open.txt": []}
-    for parts in by_job(
-        records
-    ):  # those of a heterogeneous job in one file, that of the last to end: the reader joins them there
-        ends_s = [epoch_s(part["End"]) for part in parts if phase_of(part) == "ended"]
+    # All attempts and parts of a job stand in one file, that of the last to end: the log's reader joins them there.
+    for group in by_id(records):
+        latest = latest_attempts(group)
+        ends_s = [epoch_s(one["End"]) for one in latest if phase_of(one) == "ended"]
         end_s = max((end for end in ends_s if end is not None), default=0)
-        if len(ends_s) < len(parts) or not end_s:
-            files["sacct-open.txt"] += parts
+        if len(ends_s) < len(latest) or not end_s:
+            files["sacct-open.txt"] += group
         elif end_s >= first_s:
-            files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).extend(parts)
+            files.setdefault(f"sacct-{datetime.fromtimestamp(end_s, UTC):%Y-%m-%d}.txt", []).extend(group)
     written = {}
     # Ended jobs first: one that is for a moment in both files is read as ended.
     for name in sorted(files, key=lambda name: (name == "sacct-open.txt", name)):
@@ -127,21 +128,23 @@ def write_log(folder: Path, run_command: Run, now_s: float, days: int) -> dict[s
     return written
 
 
-def _records(run_command: Run, start_s: float, end_s: float) -> tuple[list[Record], list[str]]:
+def _records(run_command: Run, start_s: float, end_s: float, each_attempt: bool = False) -> tuple[list[Record], list[str]]:
     """Ask sacct for the records between two moments; also say of each piece of its output that is none why.
 
     Of a heterogeneous job they may lack parts that ended before the first moment: its records are asked for by id.
     """
-    delimiter = new_delimiter()
-    records, refused = read_records(run_command(sacct_command(start_s, end_s, delimiter)), delimiter)
-    ids = het_ids(records)
-    of_ids: dict[str, Record] = {}
-    for first in range(0, len(ids), IDS_AT_ONCE):
+
+    def ask(first_s: float, ids: Sequence[str] = ()) -> tuple[list[Record], list[str]]:
         delimiter = new_delimiter()
-        some = ids[first : first + IDS_AT_ONCE]
-        of_ids |= {r["JobID"]: r for r in read_records(run_command(sacct_command(0, end_s, delimiter, some)), delimiter)[0]}
+        return read_records(run_command(sacct_command(first_s, end_s, delimiter, ids, each_attempt)), delimiter)
+
+    records, refused = ask(start_s)
     met = {record["JobID"] for record in records}
-    return records + [record for job_id, record in of_ids.items() if job_id not in met and "+" in job_id], refused
+    ids = het_ids(records)
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        parts = ask(0, ids[first : first + IDS_AT_ONCE])[0]
+        records += [part for part in parts if "+" in part["JobID"] and part["JobID"] not in met]
+    return records, refused
 
 
 def _warn(what: str, texts: Sequence[str]) -> None:

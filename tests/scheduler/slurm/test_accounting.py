@@ -357,7 +357,8 @@ def test_news_come_in_the_order_of_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*(set(HOSTILE_NAMES.values()) - {"bad\udcff"}), " ", "\x1c", "a\x1cb\x1dc\x1fd", " spaced ", "a\r\nb"]
+    "name",
+    [*(one for one in HOSTILE_NAMES.values() if "\udcff" not in one), " ", "\x1c", "a\x1cb\x1dc\x1fd", " spaced ", "a\r\nb"],
 )
 @pytest.mark.parametrize(("field", "column"), [("JobName", "job_name"), ("WorkDir", "work_dir")])
 def test_a_name_is_the_same_in_the_event_and_in_the_log(tmp_path: Path, field: str, column: str, name: str) -> None:

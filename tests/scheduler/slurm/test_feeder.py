@@ -26,10 +26,12 @@ class Accounting:
         self.records = records
         self.only_by_id = only_by_id  # what ended before the time that is asked for
         self.asked: list[str] = []
+        self.is_each_attempt = False
 
     def __call__(self, command: Sequence[str]) -> str:
         if command[0] == "scontrol":
             return "PartitionName=gpu DefaultTime=NONE MaxTime=7-00:00:00 State=UP\n"
+        self.is_each_attempt = "--duplicates" in command
         self.asked.append(next(word for word in command if word.startswith("--starttime=")))
         by_id = self.only_by_id if any(word.startswith("--jobs=") for word in command) else ()
         return text_of(*self.records, *by_id, delimiter=next(word[12:] for word in command if word.startswith("--delimiter=")))
@@ -141,6 +143,36 @@ def test_parts_that_ended_long_before_the_last_are_told_and_logged_with_it(tmp_p
     assert write_log(tmp_path / "log", accounting, NOW_S, days=1) == {"sacct-2026-11-30.txt": 2, "sacct-open.txt": 0}
     accounting.records = ({**late, "End": "Unknown", "State": "RUNNING"},)
     assert write_log(tmp_path / "open", accounting, NOW_S, days=1) == {"sacct-open.txt": 2}
+
+
+FIRST_TRY = {**ENDED, "State": "REQUEUED", "Submit": "1796000000", "Start": "1796000001", "End": "1796009438"}
+
+
+def test_a_requeued_job_is_the_same_job_in_the_events_and_in_the_nightly_log(tmp_path: Path) -> None:
+    accounting = Accounting()
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        for record in (
+            {**FIRST_TRY, "End": "Unknown", "State": "RUNNING"},
+            FIRST_TRY,
+            {**WAITING, "Submit": "1796009438"},
+            ENDED,
+        ):
+            accounting.records = (record,)
+            tell_events(memory, Client(tmp_path / "s", 5.0), accounting, NOW_S, 86400.0, gpus_tracked=True)
+        assert [event["event"] for event in service.events] == ["submitted", "started", "ended"]
+    accounting.records = (FIRST_TRY, ENDED)
+    assert write_log(tmp_path / "log", accounting, NOW_S, days=1) == {"sacct-2026-11-30.txt": 2, "sacct-open.txt": 0}
+    assert accounting.is_each_attempt
+    source = Source(format="slurm_sacct", paths=("*",))
+    batches = slurm_sacct.read(tmp_path / "log" / "sacct-2026-11-30.txt", Cluster(name="c", source=source, time_zone="UTC"))
+    (job,) = [job for batch in batches for job in batch.jobs.to_pylist()]
+    assert job["job_key"] == f"c:17:{service.events[-1]['submit_time'] * 1_000_000}" == "c:17:1796000000000000"
+    assert (job["attempts"], job["runtime_s"], job["flags"]) == (2, 1.0, ["requeued"])
+
+
+def test_a_job_that_waits_again_stands_in_the_log_of_open_jobs_with_its_first_try(tmp_path: Path) -> None:
+    again = {**WAITING, "Submit": "1796009438"}
+    assert write_log(tmp_path, Accounting(FIRST_TRY, again), NOW_S, days=1) == {"sacct-open.txt": 2}
 
 
 def test_a_waiting_array_is_remembered_however_long_it_waits(tmp_path: Path) -> None:
