@@ -73,9 +73,8 @@ def tell_events(
     What is told is remembered batch by batch, so that a pass that dies goes on where it was. Raises RuncastError where sacct or
     the service fails; the next pass begins at the same place.
     """
-    content = memory.load()
-    told = {job_id: Told(**entry) for job_id, entry in content.get("told", {}).items()}
-    since_s = float(content.get("read_until_s", now_s - first_pass_s)) - OVERLAP_S
+    told, read_until_s = _remembered(memory)
+    since_s = (now_s - first_pass_s if read_until_s is None else read_until_s) - OVERLAP_S
     records, unreadable = _records(run_command, since_s, now_s)
     limits = limits_of_partitions(run_command(["scontrol", "show", "partition", "--oneliner"]))
     news = news_of(records, told, limits, gpus_tracked)
@@ -84,7 +83,7 @@ def tell_events(
         some = news[first : first + JOBS_AT_ONCE]
         refused += _tell(client, some)
         told |= {one.job_id: one.told for one in some}
-        memory.save(_content(content.get("read_until_s"), told))
+        memory.save(_content(read_until_s, told))
     kept = {job_id: entry for job_id, entry in told.items() if entry.end_s is None or entry.end_s >= now_s - 2 * OVERLAP_S}
     memory.save(_content(now_s, _without_vanished(kept, records, now_s)))
     _warn("not read from sacct", unreadable)
@@ -164,6 +163,19 @@ def _tell(client: Client, some: Sequence[News]) -> list[str]:
         half = len(some) // 2
         return _tell(client, some[:half]) + _tell(client, some[half:])
     return []
+
+
+def _remembered(memory: Memory) -> tuple[dict[str, Told], float | None]:
+    """Return what was told and up to when accounting was read; raises MemoryFileError where the file is another program's."""
+    content = memory.load()
+    try:
+        told = {job_id: Told(**entry) for job_id, entry in content.pop("told", {}).items()}
+        read_until_s = content.pop("read_until_s", None)
+        if content:
+            raise ValueError(f"it holds {min(content)!r}")
+        return told, None if read_until_s is None else float(read_until_s)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"the memory file is not the feeder's own ({error}). Give the feeder a file of its own.") from error
 
 
 def _content(read_until_s: float | None, told: dict[str, Told]) -> dict[str, Any]:

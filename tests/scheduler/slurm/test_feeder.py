@@ -116,6 +116,22 @@ def test_the_memory_does_not_grow_with_jobs_that_have_ended(tmp_path: Path) -> N
         assert set(memory.load()["told"]) == {"18"}
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param('{"17:1796009438": {"p50_s": 90.0}}', id="of_the_scorer"),
+        pytest.param('{"told": {"17": {"submit_s": 5}}}', id="half_an_entry"),
+        pytest.param('{"told": [1]}', id="a_list"),
+        pytest.param('{"read_until_s": "x"}', id="no_time"),
+    ],
+)
+def test_a_memory_file_that_is_not_the_feeders_is_named_and_stays_as_it_is(tmp_path: Path, content: str) -> None:
+    (tmp_path / "m.json").write_text(content)
+    with held(tmp_path / "m.json") as memory, pytest.raises(MemoryFileError, match="is not the feeder's own"):
+        tell_events(memory, Client(tmp_path / "s", 1.0), Accounting(ENDED), NOW_S, 86400.0, gpus_tracked=True)
+    assert (tmp_path / "m.json").read_text() == content
+
+
 def test_the_log_has_a_file_for_each_day_and_one_for_open_jobs(tmp_path: Path) -> None:
     yesterday = {**ENDED, "JobID": "5", "JobIDRaw": "5", "Submit": "1795900000", "Start": "1795900001", "End": "1795996799"}
     written = write_log(tmp_path, Accounting(ENDED, yesterday, {**WAITING, "JobID": "18"}), NOW_S, days=2)
