@@ -75,9 +75,21 @@ class _Rows:
     earlier: list[_Earlier | None]
 
     def take(self, at: list[int]) -> "_Rows":
+        if len(at) == len(self.raw):
+            return self
         places = pa.array(at, pa.int64())
         fields = {name: column.take(places) for name, column in self.fields.items()}
         return _Rows(fields, self.lines[at], [self.raw[one] for one in at], [self.earlier[one] for one in at])
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A record whose job may have a later one."""
+
+    line: int
+    raw: str
+    fields: dict[str, str]
+    earlier: _Earlier | None
 
 
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
@@ -99,10 +111,10 @@ class _Log:
     """What has been read of a file: tries of jobs that may go on, by id and submission, and counts for the next batch."""
 
     def __init__(self, path: Path, cluster: Cluster) -> None:
-        self.waiting: dict[tuple[str, int], _Rows] = {}
+        self.waiting: dict[tuple[str, int], _Waiting] = {}
         self._path, self._cluster = path, cluster
         self._options = Options.model_validate(cluster.source.options)
-        self._earlier: dict[tuple[str, int], _Earlier] = {}
+        self._earlier: dict[str, dict[int, _Earlier]] = {}  # by submission; 0 where a try does not say
         self._skipped: Counter[str] = Counter()
         self._rejects: list[Reject] = []
         self._has_record = False
@@ -131,7 +143,7 @@ class _Log:
         keep = []
         jobs = zip(rows.fields["id"].to_pylist(), submit.us.tolist(), is_plain.tolist(), strict=True)
         for at, (job_id, submit_us, plain) in enumerate(jobs):
-            if plain and not self._earlier:
+            if plain and job_id not in self._earlier:
                 keep.append(at)
             elif is_slave[at]:
                 self._skipped["slave_of_parallel_job"] += 1
@@ -146,28 +158,30 @@ class _Log:
                     continue
                 self._count(job_id, submit_us, int(start.us[at]), rows.earlier[at])
                 if failed[at] in _NOT_STARTED or failed[at] in _AGAIN:
-                    self.waiting[job_id, submit_us] = rows.take([at])
+                    fields = {name: column[at].as_py() for name, column in rows.fields.items()}
+                    self.waiting[job_id, submit_us] = _Waiting(int(rows.lines[at]), rows.raw[at], fields, rows.earlier[at])
                 else:
                     keep.append(at)
         return keep
 
     def _count(self, job_id: str, submit_us: int, start_us: int, before: _Earlier | None = None) -> None:
-        before = before or self._earlier.get((job_id, submit_us)) or _Earlier(0, start_us)
-        self._earlier[job_id, submit_us] = _Earlier(before.tries + 1, before.first_start_us)
+        tries = self._earlier.setdefault(job_id, {})
+        before = before or tries.get(submit_us) or _Earlier(0, start_us)
+        tries[submit_us] = _Earlier(before.tries + 1, before.first_start_us)
 
     def _tries(self, job_id: str, submit_us: int) -> _Earlier | None:
-        """Take what has been counted of this job: tries with its submission, and those without times."""
-        counted_tries = [self._earlier.pop(key) for key in ((job_id, 0), (job_id, submit_us)) if key in self._earlier]
-        if not counted_tries:
-            return None
-        return _Earlier(sum(one.tries for one in counted_tries), counted_tries[0].first_start_us)
+        """Take what has been counted of this job: tries without times, and those with its submission."""
+        tries = self._earlier.get(job_id, {})
+        some = [tries.pop(at) for at in (0, submit_us) if at in tries]
+        if not tries:
+            self._earlier.pop(job_id, None)
+        return _Earlier(sum(one.tries for one in some), some[0].first_start_us) if some else None
 
     def left(self) -> _Rows:
         """Return the records of the jobs that were not started and have no later record, in the order of their lines."""
-        rows = sorted(self.waiting.values(), key=lambda row: int(row.lines[0]))
-        fields = {name: pa.concat_arrays([row.fields[name] for row in rows]) for name in (*FIELDS, "id")}
-        lines = np.concatenate([row.lines for row in rows])
-        return _Rows(fields, lines, [row.raw[0] for row in rows], [row.earlier[0] for row in rows])
+        rows = sorted(self.waiting.values(), key=lambda row: row.line)
+        fields = {name: pa.array([row.fields[name] for row in rows], pa.string()) for name in (*FIELDS, "id")}
+        return _Rows(fields, np.array([row.line for row in rows]), [row.raw for row in rows], [row.earlier for row in rows])
 
     def check(self, most: int) -> None:
         """Raise SourceError where the file has held so many lines that are no records, and no record."""

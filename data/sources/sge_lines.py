@@ -26,12 +26,9 @@ _NUMBER = r"^-?[0-9]{1,20}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?$"
 _WHOLE = r"^-?[0-9]{1,10}$"
 _TIME = r"^[0-9]{1,13}(\.[0-9]{1,9})?$"
 _PE_TASK = r"^(NONE|[0-9]+\.[^ ]+)$"
-_PATTERNS = {
-    **dict.fromkeys((5, 11, 12, 34, 35), _WHOLE),
-    **dict.fromkeys((7, 13, 14, 30, 36, 37, 38, 40, 42), _NUMBER),
-    **dict.fromkeys((8, 9, 10), _TIME),
-    41: _PE_TASK,
-}
+#: What a line of plain texts has at its usual places: digits, at most so many, and numbers.
+_DIGITS = {**dict.fromkeys((5, 11, 12, 34, 35), 10), **dict.fromkeys((8, 9, 10), 13), 30: 20}
+_PATTERNS = {**dict.fromkeys((7, 13, 36, 38, 40, 42), _NUMBER), 41: _PE_TASK}
 _is_number, _is_whole, _is_time, _is_pe_task = (re.compile(one, re.ASCII).fullmatch for one in (_NUMBER, _WHOLE, _TIME, _PE_TASK))
 _COLONS = ("\\xff", "\ufffd")  # the byte 255 as `text_of` writes it, and what a copy through UTF-8 makes of it
 
@@ -39,10 +36,15 @@ _COLONS = ("\\xff", "\ufffd")  # the byte 255 as `text_of` writes it, and what a
 def split_records(lines: list[str]) -> tuple[dict[str, pa.Array], np.ndarray]:
     """Return the fields of the lines that are records, by name, and the positions of these lines."""
     text = pa.array(lines, pa.string())
-    is_long = pc.greater_equal(pc.count_substring(text, ":"), _LEAST - 1).to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(is_long)
-    parts = pc.split_pattern(pc.binary_join_element_wise(text.take(pa.array(at)), _PADDING, ""), ":")
-    plain = pc.less(pc.list_value_length(parts), _MOST)
+    parts = pc.split_pattern(pc.binary_join_element_wise(text, _PADDING, ""), ":")
+    count = pc.list_value_length(parts)
+    at = np.flatnonzero(pc.greater_equal(count, _LEAST + len(_PADDING)).to_numpy(zero_copy_only=False))
+    if len(at) < len(lines):
+        parts, count = parts.take(pa.array(at)), count.take(pa.array(at))
+    plain = pc.less(count, _MOST)
+    for place, most in _DIGITS.items():
+        digits = pc.list_element(parts, place)
+        plain = pc.and_(plain, pc.and_(pc.ascii_is_decimal(digits), pc.less_equal(pc.binary_length(digits), most)))
     for place, pattern in _PATTERNS.items():
         plain = pc.and_(plain, pc.match_substring_regex(pc.list_element(parts, place), pattern))
     is_plain = plain.to_numpy(zero_copy_only=False)
