@@ -65,6 +65,9 @@ EXAMPLES: Mapping[str, Any] = {
     "Export.sign_key": "/etc/runcast/bundles.key",
     "Export.served": ["/var/lib/runcast/served/*.jsonl"],
     "Pseudonymise.key_file": "/etc/runcast/pseudonyms.key",
+    "lsf.unit_for_limits": "mb",
+    "lsf.written": "2026-03-31",
+    "lsf.fields": ["jobid", "stat", "submit_time", "start_time", "finish_time"],
     "table.columns": {"job_id": "JobID", "submit_time": {"column": "Submit", "time": "epoch_s"}},
     "table.kind": "csv",
     "table.comment": "#",
@@ -79,6 +82,7 @@ EXAMPLES: Mapping[str, Any] = {
     "Column.time": "epoch_ms",
     "Column.unit": "minutes",
     "Column.times": "node_count",
+    "Column.detail": {"EXIT": {"column": "reason", "values": {"TERM_OWNER": "CANCELLED"}}},
     "Column.pattern": r"^job-(?P<value>\d+)$",
     "Column.values": {"OK": "COMPLETED", "KO": "FAILED"},
     "Column.null_words": ["", "-1"],
@@ -238,11 +242,17 @@ def write_reference() -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+_STARTED = {
+    table_options.RESTARTS: "How often the job was started again; `attempts` is one more.",
+    table_options.STARTS: "How often the job was started: `attempts`; 0 is a job that never ran, whatever its start time says.",
+}
+
+
 def _table_page() -> str:
     rows = ["| column | kind | unit | meaning |", "|---|---|---|---|"]
     for name in table_options.MAPPABLE:
         column = BY_NAME.get(name)
-        meaning = column.meaning if column else "How often the job was started again; `attempts` is one more."
+        meaning = column.meaning if column else _STARTED[name]
         units = ", ".join(f"`{unit}`" for unit in table_options.units_of(name))
         kind = "time" if name in table_options.TIMES else "number" if name in table_options.NUMBERS else "text"
         rows.append(f"| `{name}` | {kind} | {units} | {meaning} |")
@@ -340,4 +350,4 @@ def _words(kind: Any) -> str:
         return f"keys with {_words(args[1])}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "keys"
-    return _PLAIN.get(kind, "time" if getattr(kind, "__name__", "") == "datetime" else str(kind))
+    return _PLAIN.get(kind, {"datetime": "time", "date": "day"}.get(getattr(kind, "__name__", ""), str(kind)))

@@ -1,141 +1,88 @@
-"""IBM Spectrum LSF: a CSV of jobs parsed from `bhist -l`, one line a job.
+"""IBM Spectrum LSF: its accounting file lsb.acct, and what its commands print, told apart by what is in the file.
 
-Columns job_id, user, job_name, cwd, tasks, gpus, host, submit_time, start_time, end_time (local, no zone), cpu_s, state (DONE,
-EXIT, OTHER), term (the TERM_ reason of an EXIT), ndisp (how often it was dispatched), duration_s, wait_s.
-- `start_time` is the first dispatch. With ndisp above 1 the time to the end holds waits between dispatches, so there is no
-  runtime to learn from: excluded, with a flag. With ndisp 0 the job never started.
-- OTHER without an end was running when the log was made.
-- The term reasons are those of the manual ("bhist", "Job exit reasons"); who was killed by a limit is a TIMEOUT, whom the owner
-  or the administrator killed is CANCELLED.
+- lsb.acct (JOB_FINISH records of LSF 5.1 to 10.1): every job that ended, exact and complete; the one to take where it can be had.
+- `bjobs -json -o "…"` or `bjobs -o "… delimiter='|'"`: open jobs too, and those that ended within CLEAN_PERIOD.
+- `bacct -l` and `bhist -l`, folded or not.
+
+A job's id is what LSF prints: `123`, `123[4]` for an element of an array. Start 0 is a job that never ran.
 """
 
+import re
 from collections.abc import Iterator
+from datetime import date, datetime, time
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from runcast.data.cluster import Cluster
 from runcast.data.errors import Quoted, SourceError
 from runcast.data.sources.batch import Batch
-from runcast.data.sources.delimited import Piece, read_delimited
-from runcast.data.sources.numbers import read_numbers
-from runcast.data.sources.record import Instants, blank_to_null, counted, in_order, jobs_table, out_of_range, refuse, sources
-from runcast.data.sources.times import microseconds, parse_times
+from runcast.data.sources.blocks import open_log, read_piece, text_of
+from runcast.data.sources.lsf_acct import RECORD, read_acct
+from runcast.data.sources.lsf_bjobs import COMMAND, read_delimited_fields, read_json
+from runcast.data.sources.lsf_text import PARAGRAPH, read_text
+from runcast.data.sources.lsf_times import NO_YEAR
 
-NEEDED = ("job_id", "submit_time", "start_time", "end_time", "state")
-_TEXTS = {"job_id": "job_id", "user": "user", "job_name": "job_name", "work_dir": "cwd", "queue": "queue", "node_list": "host"}
-_COUNTS = {"cpu_count": "tasks", "gpu_count": "gpus"}
-
-_STATES = {"DONE": "COMPLETED", "EXIT": "FAILED", "PEND": "PENDING", "RUN": "RUNNING"}
-_TERMS = {
-    "TERM_ADMIN": "CANCELLED",
-    "TERM_FORCE_ADMIN": "CANCELLED",
-    "TERM_FORCE_OWNER": "CANCELLED",
-    "TERM_OWNER": "CANCELLED",
-    "TERM_REQUEUE": "CANCELLED",
-    "TERM_REQUEUE_ADMIN": "CANCELLED",
-    "TERM_REQUEUE_OWNER": "CANCELLED",
-    "TERM_BUCKET_KILL": "CANCELLED",
-    "TERM_CPULIMIT": "TIMEOUT",
-    "TERM_RUNLIMIT": "TIMEOUT",
-    "TERM_DEADLINE": "DEADLINE",
-    "TERM_WINDOW": "DEADLINE",
-    "TERM_LOAD": "PREEMPTED",
-    "TERM_PREEMPT": "PREEMPTED",
-    "TERM_MEMLIMIT": "OUT_OF_MEMORY",
-    "TERM_SWAP": "OUT_OF_MEMORY",
-    "TERM_REMOVE_HUNG_JOB": "NODE_FAIL",
-    "TERM_ZOMBIE": "NODE_FAIL",
-}
+_LOOK_AT_BYTES = 1 << 18
+_OLD_CSV = re.compile(r"\s*\"?job_id\"?,|[^\n]*,submit_time,", re.ASCII)
+_HEADER = re.compile(r"\s*JOBID *([^\w\s\[\]]) *[A-Z]", re.ASCII)
+_UNITS = {"kb": "K", "mb": "M", "gb": "G", "tb": "T", None: ""}
 
 
 class Options(BaseModel):
-    """`source.options` of an LSF log: there are none."""
+    """`source.options` of an LSF log."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    unit_for_limits: Literal["kb", "mb", "gb", "tb"] | None = (
+        None  # LSF_UNIT_FOR_LIMITS of lsf.conf: of memory asked for without a unit, which is null where this is not said
+    )
+    written: date | None = None  # day on which a command's output was written: dates without a year are the latest ones up to it
+    fields: tuple[str, ...] | None = Field(None, min_length=1)  # of `bjobs -noheader -o "…"`, as they stand there
+    delimiter: str = Field("|", min_length=1, max_length=1)  # of such a file; a header shows its own
+
 
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
-    """Yield the jobs of one CSV in the file's order."""
-    for piece in read_delimited(path):
-        missing = [name for name in NEEDED if name not in piece.columns]
-        if piece.columns and missing:
-            raise SourceError(f"{path}: has no column {', '.join(missing)}; its columns are ", Quoted(", ".join(piece.columns)))
-        if piece.columns:
-            yield _batch(piece, cluster, path.name)
+    """Yield the jobs of one file in its order; raises SourceError for a file of another kind, or whose dates lack their year."""
+    options = Options.model_validate(cluster.source.options)
+    unit = _UNITS[options.unit_for_limits]
+    written = datetime.combine(options.written, time.max) if options.written else None
+    has_years = False
+    for batch in _batches(path, cluster, options, unit, written):
+        if not has_years and not batch.jobs.num_rows and any(reject.reason == NO_YEAR for reject in batch.rejects):
+            raise SourceError(
+                f"{path}: the dates have no year, and none is guessed. Export with LSB_DISPLAY_YEAR=Y (lsf.conf, or the environment), "
+                "take bacct -C with years, or say `written: YYYY-MM-DD`, the day of the export, in source.options."
+            )
+        has_years |= batch.jobs.num_rows > 0
+        yield batch
 
 
-def _batch(piece: Piece, cluster: Cluster, file: str) -> Batch:
-    when = {name: parse_times(piece.columns[name], cluster.time_zone) for name in ("submit_time", "start_time", "end_time")}
-    submit, first, end = (Instants(*microseconds(when[name].utc)) for name in when)
-    end = _after(first, end, when["end_time"].second)
-    dispatched = read_numbers(piece.columns["ndisp"]) if "ndisp" in piece.columns else None
-    attempts = np.where(dispatched.known, dispatched.values, first.known) if dispatched else first.known.astype(float)
-    start = Instants(first.us, first.known & (attempts > 0))
-    states = _states(piece, start.known, end.known)
-    is_open = np.isin(states, ("RUNNING", "PENDING"))
-    end = Instants(end.us, end.known & ~is_open)  # beside these an end is a forecast
-    requeued = attempts > 1
-    never = ~start.known & ~is_open
-    texts = {name: blank_to_null(piece.columns[column]) for name, column in _TEXTS.items() if column in piece.columns}
-    counts = {name: read_numbers(piece.columns[column]) for name, column in _COUNTS.items() if column in piece.columns}
-    faults = {
-        **{f"{name}_unreadable": times.unreadable for name, times in when.items()},
-        **{f"{name}_nonexistent": times.nonexistent for name, times in when.items()},
-        "job_id_missing": pc.is_null(texts["job_id"]).to_numpy(zero_copy_only=False),
-        "submit_missing": ~submit.known,
-        "end_missing": ~end.known & ~is_open,
-        "start_before_submit": start.known & (start.us < submit.us),
-        "end_before_start": start.known & end.known & (end.us < start.us),
-        "end_before_submit": end.known & (end.us < submit.us),
-        "time_out_of_range": out_of_range(submit, first, end),
-        "attempts_unreadable": (attempts < 0) | (attempts > 1e6) | (attempts != np.floor(attempts)),
-    }
-    rejects, keep = refuse(faults, piece.lines, piece.raw_text, file)
-    take = pa.array(keep)
-    flags = {
-        "never_started": never,
-        "requeued": requeued,
-        "clock_ambiguous": np.logical_or.reduce([times.ambiguous for times in when.values()]),
-    }
-    flags = {name: mask[keep] for name, mask in flags.items()}
-    columns = {
-        **texts,
-        **{name: count.only(count.values >= 0).to_arrow() for name, count in counts.items()},
-        "state": pa.array(states, pa.string()),
-        "source": sources(file, piece.lines),
-    }
-    jobs = jobs_table(
-        cluster,
-        {name: column.take(take) for name, column in columns.items()},
-        submit=submit.take(keep),
-        start=start.take(keep),
-        end=end.take(keep),
-        flags=flags,
-        attempts=attempts[keep],
-        runtime_lost=requeued[keep],
+def _batches(path: Path, cluster: Cluster, options: Options, unit: str, written: datetime | None) -> Iterator[Batch]:
+    with open_log(path) as file:
+        beginning = text_of(read_piece(file, path, _LOOK_AT_BYTES)).replace("\r", "\n")
+    lines = beginning.split("\n")
+    if any(RECORD.match(line) for line in lines):
+        return read_acct(path, cluster, unit)
+    if beginning.lstrip("\ufeff \t\n").startswith("{"):
+        return read_json(path, cluster, unit, written)
+    if any(PARAGRAPH.match(line) for line in lines):
+        return read_text(path, cluster, unit, written)
+    if (header := _HEADER.match(beginning)) or options.fields:
+        delimiter = header[1] if header else options.delimiter
+        return read_delimited_fields(path, cluster, unit, written, None if header else options.fields, delimiter)
+    raise _unknown(path, beginning)
+
+
+def _unknown(path: Path, beginning: str) -> SourceError:
+    first = Quoted(beginning.strip().partition("\n")[0][:80])
+    if _OLD_CSV.match(beginning):
+        return SourceError(
+            f"{path}: a CSV of jobs is read by `format: table` with a map of its columns; `lsf` reads LSF's own files (lsb.acct, "
+            "bjobs -json, bacct -l, bhist -l). The example cluster `lsf` (runcast clusters examples) maps such a CSV. First line: ",
+            first,
+        )
+    return SourceError(
+        f"{path}: nothing that LSF writes: expected lsb.acct, bacct -l, bhist -l, or {COMMAND}. First line: ", first
     )
-    notes = counted(flags, unknown_state=int((states[keep] == "OTHER").sum()))
-    return Batch(jobs, in_order(piece.rejects, rejects), piece.skipped, notes)
-
-
-def _after(start: Instants, end: Instants, second: pa.Array) -> Instants:
-    """Take the later instant of a repeated hour for an end that would stand before its start."""
-    later, _ = microseconds(second)
-    return Instants(np.where(start.known & (end.us < start.us), later, end.us), end.known)
-
-
-def _states(piece: Piece, started: np.ndarray, ended: np.ndarray) -> np.ndarray:
-    words = [word.strip() for word in piece.columns["state"].to_pylist()]
-    terms = [term.strip() for term in piece.columns["term"].to_pylist()] if "term" in piece.columns else [""] * len(words)
-    names = [
-        _TERMS.get(term, "FAILED") if word == "EXIT" else _STATES.get(word, "OTHER")
-        for word, term in zip(words, terms, strict=True)
-    ]
-    states = np.array(names, dtype=object)
-    still = (states == "OTHER") & ~ended
-    states[still] = np.where(started[still], "RUNNING", "PENDING")
-    return states

@@ -27,10 +27,10 @@ from runcast.data.cluster import Cluster
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.numbers import Numbers, read_numbers
 from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources, spans_us
-from runcast.data.sources.table_moments import Moments, derive_moments, find_faults, without_wait
-from runcast.data.sources.table_options import COUNTS, NUMBERS, RESTARTS, TEXTS, TIMES, Column, Options
+from runcast.data.sources.table_moments import Moments, derive_moments, find_faults, starts_of, without_wait
+from runcast.data.sources.table_options import COUNTS, NUMBERS, TEXTS, TIMES, Column, Options
 from runcast.data.sources.table_rows import Rows, read_rows
-from runcast.data.sources.table_values import column_values, numbers, texts, times
+from runcast.data.sources.table_values import column_values, numbers, state_words, texts, times
 from runcast.data.states import canonical_states, unknown_states
 from runcast.data.unreadable import unreadable_notes
 
@@ -85,7 +85,8 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
         flags=flags,
         state_known=(state_known | ran.is_open)[keep],
         clamped=ran.clamped[keep],
-        attempts=_attempts(counts.get(RESTARTS), ran.start.known)[keep],
+        attempts=starts_of(counts, ran.start.known)[keep],
+        runtime_lost=ran.flags["requeued"][keep],
     )
     unreadable: dict[str, int] = {}
     for name, read_as in counts.items():
@@ -126,13 +127,8 @@ def _limit_kinds(limits: pa.Array, words: np.ndarray, cluster: Cluster) -> pa.Ar
     return pc.if_else(pa.array(words != ""), pa.array(words, pa.string()), given)
 
 
-def _attempts(restarts: Numbers | None, started: np.ndarray) -> np.ndarray:
-    """Return how often a job was started: once more than it was restarted."""
-    return started + (np.where(started, restarts.values, 0) if restarts else 0)
-
-
 def _unknown_words(rows: Rows, options: Options, path: Path) -> dict[str, int]:
-    return unknown_states(texts(column_values("state", rows.columns, options, path))) if "state" in options.columns else {}
+    return unknown_states(state_words(rows.columns, options, path)) if "state" in options.columns else {}
 
 
 def _states(rows: Rows, options: Options, path: Path) -> tuple[pa.Array, np.ndarray]:
@@ -142,7 +138,7 @@ def _states(rows: Rows, options: Options, path: Path) -> tuple[pa.Array, np.ndar
         return canonical_states(pa.repeat(constant, count)), np.ones(count, bool)
     if "state" not in options.columns:
         return pa.repeat("OTHER", count), np.zeros(count, bool)
-    words = texts(column_values("state", rows.columns, options, path))
+    words = state_words(rows.columns, options, path)
     return canonical_states(words), pc.is_valid(words).to_numpy(zero_copy_only=False)
 
 

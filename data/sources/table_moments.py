@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from runcast.data.sources.numbers import Numbers
 from runcast.data.sources.record import Instants, out_of_range, spans_us
-from runcast.data.sources.table_options import DURATIONS, TIMES, Options
+from runcast.data.sources.table_options import DURATIONS, RESTARTS, STARTS, TIMES, Options
 from runcast.data.sources.times import Times, microseconds
 from runcast.data.states import OPEN_STATES
 
@@ -43,11 +43,16 @@ def derive_moments(
     run_known = runtime.known if runtime else no
     if "start_time" in when and "end_time" in when and runtime:
         start, end = _settle_clock(when, start, end, run_us, run_known)
+    elif "start_time" in when and "end_time" in when:
+        later = microseconds(when["end_time"].second)[0]
+        end = Instants(np.where(start.known & (end.us < start.us), later, end.us), end.known)
     elif "start_time" not in when:
         start = _derived_start(submit, end, numbers, run_us, run_known, options)
     names = np.array(states.to_pylist(), dtype=object)
     zero = run_known & (run_us == 0) if options.zero_runtime == "cancelled_never_started" else no
     start = Instants(start.us, start.known & ~(zero & (names == "CANCELLED")))
+    if STARTS in numbers:
+        start = Instants(start.us, start.known & ~(numbers[STARTS].known & (numbers[STARTS].values == 0)))
     if "end_time" not in when:
         waited = numbers.get("queue_s")
         withdrawn = submit.us + (spans_us(waited.values) if waited else 0)
@@ -67,6 +72,7 @@ def derive_moments(
     clock = np.logical_or.reduce([t.ambiguous for t in when.values()])
     flags = {
         "never_started": never,
+        "requeued": starts_of(numbers, start.known) > 1 if options.start_time_is == "first_start" else no,
         "end_assumed": assumed,
         "start_assumed": start.known if options.start_is_submit else no,
         "end_is_forecast": forecast,
@@ -76,6 +82,13 @@ def derive_moments(
         "state_unknown": ~state_known & end.known,
     }
     return Moments(submit, start, end, pa.array(names, pa.string()), clamped, is_open, flags)
+
+
+def starts_of(numbers: Mapping[str, Numbers], started: np.ndarray) -> np.ndarray:
+    """Return how often each job was started, as the log counts it, once more than it was restarted, or once; 0 if it never was."""
+    if STARTS in numbers:
+        return np.where(started, np.maximum(numbers[STARTS].values, 1), 0)
+    return started + (np.where(started, numbers[RESTARTS].values, 0) if RESTARTS in numbers else 0)
 
 
 def _derived_start(

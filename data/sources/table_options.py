@@ -18,8 +18,8 @@ TEXTS = (
 COUNTS = ("gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s", "priority")
 DURATIONS = ("runtime_s", "queue_s")
 TIMES = ("submit_time", "start_time", "end_time")
-RESTARTS = "restarts"  # becomes the canonical `attempts`: one more
-NUMBERS = (*COUNTS, *DURATIONS, RESTARTS)
+RESTARTS, STARTS = "restarts", "starts"  # become the canonical `attempts`: one more, or as it is; 0 starts: it never ran
+NUMBERS = (*COUNTS, *DURATIONS, RESTARTS, STARTS)
 MAPPABLE = (*TEXTS, *NUMBERS, *TIMES, "state")
 
 #: Factors to the canonical unit: seconds, MiB, one.
@@ -84,14 +84,10 @@ TimeFormat = Annotated[
 ]
 
 
-class Column(_Part):
-    """Where a canonical column comes from, and how its values are written."""
+class Words(_Part):
+    """A column of text, and which part and which words of it count."""
 
     column: str  # name in the file; in JSON also a path: spec.nodes, containers.0.name
-    time: TimeFormat | None = None  # of a time: how it is written (below); default: `time` of the options
-    unit: str | None = None  # of a number (below); default: seconds, MiB, one
-    times: Literal["node_count", "cpu_count"] | None = None  # the value is for each of these (gpu_count, cpu_count, mem_mib)
-    zero_is_null: bool = False  # of a number: 0 says "not asked for", as of memory in many logs
     pattern: str | None = None  # RE2 with a group named `value`: the part of the text that is read
     values: Mapping[str, str] = {}  # replaces the log's word (after `pattern`); others stay, "" is null
     null_words: tuple[str, ...] | None = (
@@ -102,6 +98,18 @@ class Column(_Part):
     @classmethod
     def _usable_pattern(cls, value: str | None) -> str | None:
         return _checked_pattern(value, ("value",))
+
+
+class Column(Words):
+    """Where a canonical column comes from, and how its values are written."""
+
+    time: TimeFormat | None = None  # of a time: how it is written (below); default: `time` of the options
+    unit: str | None = None  # of a number (below); default: seconds, MiB, one
+    times: Literal["node_count", "cpu_count"] | None = None  # the value is for each of these (gpu_count, cpu_count, mem_mib)
+    zero_is_null: bool = False  # of a number: 0 says "not asked for", as of memory in many logs
+    detail: Mapping[
+        str, Words
+    ] = {}  # of state: the column that says more of the jobs with this word (after `values`), where it says anything
 
     @property
     def is_rewritten(self) -> bool:
@@ -129,6 +137,9 @@ class Options(_Part):
     time: TimeFormat = "naive"  # how times are written (below), unless a column says otherwise
     null_words: tuple[str, ...] | None = (
         None  # words that mean null, unless a column says otherwise; default: none, NA, null, - ...
+    )
+    start_time_is: Literal["last_start", "first_start"] = (
+        "last_start"  # of a job started more than once; first_start: waits lie between start and end, so it has no runtime and is excluded
     )
     start_is_submit: bool = False  # the log has no start: take the submission for it, and flag each row
     zero_runtime: Literal["ran", "cancelled_never_started"] = "ran"  # what CANCELLED with 0 s means, in logs without a start time
@@ -182,6 +193,10 @@ class Options(_Part):
             raise ValueError("no submission time: `columns` names no submit_time, and none can be made up")
         if not has & {"end_time", "runtime_s"}:
             raise ValueError("neither end_time nor runtime_s is mapped, so no job has a runtime to learn from")
+        if {STARTS, RESTARTS} <= has:
+            raise ValueError("starts and restarts say the same; leave one out")
+        if self.start_time_is == "first_start" and not ("start_time" in has and has & {STARTS, RESTARTS}):
+            raise ValueError("start_time_is: first_start needs start_time, and starts or restarts, among the columns")
         says_start = bool(has & {"start_time", "queue_s"}) or {"end_time", "runtime_s"} <= has
         if not says_start and not self.start_is_submit:
             raise ValueError(
@@ -201,6 +216,8 @@ def _fault(name: str, column: Column, columns: Mapping[str, object]) -> str | No
             f"unit {column.unit!r} is none of its units: {', '.join(units)}" if units
             else "has no unit" + ("; say `time: epoch_ms` or the like" if name in TIMES else "")
         )  # fmt: skip
+    if column.detail and name != "state":
+        return "`detail` is for state"
     if column.time is not None and name not in TIMES:
         return "`time` is for submit_time, start_time and end_time"
     if column.zero_is_null and name not in NUMBERS:

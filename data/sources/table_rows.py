@@ -44,7 +44,7 @@ def read_rows(path: Path, options: Options) -> Iterator[Rows]:
             raise SourceError(
                 f"{path}: is read as {kind}, where source.options.{name} means nothing; leave it out, or set `kind`"
             )
-    needed = {c.column for c in options.columns.values()} | options.only_where.keys()
+    needed = {words.column for c in options.columns.values() for words in (c, *c.detail.values())} | options.only_where.keys()
     return (_only(rows, options.only_where) for rows in _every_row(path, kind, options, needed))
 
 

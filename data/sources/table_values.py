@@ -20,11 +20,13 @@ from runcast.data.sources.table_options import (
     DURATIONS,
     MEMORY_SUFFIX,
     RESTARTS,
+    STARTS,
     UNITS,
     Column,
     Options,
     SecondsFrom,
     TimeFormat,
+    Words,
     Written,
 )
 from runcast.data.sources.times import MISSING_WORDS, Times, epoch_times, parse_times, written_times
@@ -48,6 +50,10 @@ class Values(NamedTuple):
     options: Options
     path: Path
 
+    def of_words(self, words: Words, columns: Mapping[str, pa.Array]) -> "Values":
+        """Return another column of the file in place of this one."""
+        return _values(self.name, Column.model_validate(words.model_dump()), columns, self.options, self.path)
+
     def refused(self, expected: str) -> SourceError:
         return SourceError(
             f"{self.path}: column {self.column.column!r} ({self.name}) is of the type {self.values.type}; expected {expected}. "
@@ -57,7 +63,10 @@ class Values(NamedTuple):
 
 def column_values(name: str, columns: Mapping[str, pa.Array], options: Options, path: Path) -> Values:
     """Return a canonical column's values in a type that can be worked on; raises SourceError for one that holds no plain value."""
-    column = options.columns[name]
+    return _values(name, options.columns[name], columns, options, path)
+
+
+def _values(name: str, column: Column, columns: Mapping[str, pa.Array], options: Options, path: Path) -> Values:
     values = columns[column.column]
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -74,6 +83,16 @@ def column_values(name: str, columns: Mapping[str, pa.Array], options: Options, 
 def texts(said: Values) -> pa.Array:
     """Return a text column, null where a word for "none" stands; numbers become their shortest text."""
     return _text(said)[0]
+
+
+def state_words(columns: Mapping[str, pa.Array], options: Options, path: Path) -> pa.Array:
+    """Return the words for how the jobs ended, the more exact one where the cluster file names a column for it."""
+    said = column_values("state", columns, options, path)
+    words = texts(said)
+    for word, detail in said.column.detail.items():
+        more = texts(said.of_words(detail, columns))
+        words = pc.if_else(pc.and_(pc.fill_null(pc.equal(words, word), False), pc.is_valid(more)), more, words)
+    return words
 
 
 def _text(said: Values) -> tuple[pa.Array, np.ndarray]:
@@ -147,7 +166,7 @@ def numbers(name: str, columns: Mapping[str, pa.Array], options: Options, path: 
         result = result.only(each.known).scaled(each.values).within(LARGEST_NUMBER)
     if column.zero_is_null or name == "time_limit_s":
         return result.only(result.values > 0), limit_words
-    if name == RESTARTS:
+    if name in (RESTARTS, STARTS):
         whole = (result.values >= 0) & (result.values < 1e6) & (result.values == np.floor(result.values))
         return result.only(whole)._replace(unreadable=result.unreadable | (result.known & ~whole)), limit_words
     return (result.only(result.values >= 0) if name in COUNTS and name != "priority" else result), limit_words

@@ -26,10 +26,6 @@ FORMATS = {
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time",
         "p,4000,1024,1,500,,LS,Succeeded,50,900,60",
     ),
-    "lsf": (
-        "job_id,user,job_name,cwd,tasks,gpus,host,submit_time,start_time,end_time,cpu_s,state,term,ndisp,duration_s,wait_s",
-        "7,u,n,d,5,1,h,2019-03-08 14:40:30,2019-03-08 14:40:34,2019-03-08 16:51:47,1,DONE,,1,7873,4",
-    ),
     "pai": (
         "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
         "j1,worker,2.0,Terminated,110.0,182.0,600.0,29.3,50.0,T4",

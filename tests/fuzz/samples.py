@@ -195,11 +195,59 @@ def _helios(job: Job) -> str:
     )
 
 
+def _quoted(*values: str) -> str:
+    return " ".join('"' + value.replace('"', '""') + '"' for value in values)
+
+
 def _lsf(job: Job) -> str:
-    moments = [text(s, "%Y-%m-%d %H:%M:%S") for s in (job.submit_s, job.start_s, job.end_s)]
-    state = "DONE" if job.state == "COMPLETED" else "RUN" if is_open(job) else "EXIT"
-    own = (job.number, job.user, job.name.replace(",", ";"), "/w", job.cpus, job.gpus, "h1")
-    return ",".join(map(str, (*own, *moments, 1, state, "", 1, job.end_s - job.start_s, job.start_s - job.submit_s)))
+    start = 0 if job.state == "PENDING" else job.start_s
+    hosts = [f"h{number}" for number in range(job.nodes)] if start else []
+    status = 64 if job.state == "COMPLETED" else 32
+    effective = f"rusage[ngpus_physical={job.gpus}.00]" if job.gpus else ""
+    return " ".join(
+        [
+            f'"JOB_FINISH" "10.108" {job.end_s} {job.number} 9 33554434 {job.cpus} {job.submit_s} 0 0 {start}',
+            _quoted(job.user, "gpu", "", "", "", "login", "/w", "", "", "", "1.1"),
+            f"0 {len(hosts)} {_quoted(*hosts)} {status} 60.0",
+            _quoted(job.name, "run"),
+            "0.5 0.2 3748 0 -1 0 0 436 4 0 928 0 -1 0 0 0 19 2 -1",
+            f'"" "lab" 0 1 "" "" {job.number % 3} 0 0 "" "" "" "" 0 "" {0 if status == 64 else 14}',
+            '"" -1 "/u" "" "" "" -1 "" "" 80 "" 0 "" ""',
+            f'1 1041 "jfincache" 0 {job.limit_s} 64 9 {_quoted(effective)} "" -1 "" -1 0 "" 0 0 "" 7 "/w" 0 "" 0.0 0.0 0.0 0.0 0.0',
+            f"{len(hosts)} {_quoted(*hosts)} -1 0 0 0 0 0",
+        ]
+    )
+
+
+_LSF_TIME = "%b %d %H:%M:%S %Y"
+
+
+def _bjobs(job: Job) -> dict[str, Any]:
+    state = {"COMPLETED": "DONE", "RUNNING": "RUN", "PENDING": "PEND"}.get(job.state, "EXIT")
+    return {
+        "JOBID": f"{job.number}[{job.number % 5}]" if job.number % 5 else f"{job.number}",
+        "STAT": state,
+        "USER": job.user,
+        "JOB_NAME": job.name,
+        "SUBMIT_TIME": text(job.submit_s, _LSF_TIME),
+        "START_TIME": "-" if state == "PEND" else text(job.start_s, _LSF_TIME),
+        "FINISH_TIME": text(job.end_s, _LSF_TIME) + " L",
+        "EXIT_REASON": "TERM_OWNER: job killed by owner" if job.state.startswith("CANCELLED") else "-",
+        "MIN_REQ_PROC": str(job.cpus),
+        "EXEC_HOST": ":".join(f"4*h{number}" for number in range(job.nodes)),
+        "RUNTIMELIMIT": clock_of(job.limit_s),
+        "EFFECTIVE_RESREQ": f"rusage[ngpus_physical={job.gpus}.00]",
+    }
+
+
+def _bacct(job: Job) -> str:
+    lines = [
+        f"Job <{job.number}>, Job Name <{job.name}>, User <{job.user}>, Project <lab>, Status <DONE>, Queue <gpu>, Command <run>",
+        f"{text(job.submit_s, '%a ' + _LSF_TIME)}: Submitted from host <login>, CWD </w>;",
+        f"{text(job.start_s, '%a ' + _LSF_TIME)}: Dispatched {job.cpus} Task(s) on Host(s) <h1> <h2>;",
+        f"{text(job.end_s, '%a ' + _LSF_TIME)}: Completed <done>.",
+    ]
+    return "\n".join(lines)
 
 
 def _pbs(job: Job) -> str:
@@ -541,13 +589,23 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout("acme", "acme", lambda j: ",".join(map(str, _acme(j).values())), _unquoted, ",".join(_ACME) + "\n"),
     Layout("acme_lines", "acme", _acme_json, _json_lines, file="log.jsonl"),
+    Layout("lsf", "lsf", _lsf, lambda lines, notes: None, file="lsb.acct"),
     Layout(
+        "lsf_bjobs",
         "lsf",
-        "lsf",
-        _lsf,
-        _unquoted,
-        "job_id,user,job_name,cwd,tasks,gpus,host,submit_time,start_time,end_time,cpu_s,state,term,ndisp,duration_s,wait_s\n",
+        _bjobs,
+        file="bjobs.json",
+        document=lambda records: '{"COMMAND": "bjobs", "JOBS": 1, "RECORDS": [' + ",\n".join(records) + "]}",
     ),
+    Layout(
+        "lsf_delimited",
+        "lsf",
+        lambda j: "|".join(map(str, _bjobs(j).values())),
+        lambda lines, notes: sum(bool(line.decode(errors="backslashreplace").strip()) for line in lines),
+        "|".join(_bjobs(make_job(Random(0), 1))) + "\n",
+        file="bjobs.txt",
+    ),
+    Layout("lsf_text", "lsf", _bacct, lambda lines, notes: None, file="bacct.txt"),
     Layout(
         "k8s_pods",
         "k8s_pods",

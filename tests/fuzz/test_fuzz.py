@@ -17,7 +17,7 @@ from samples import BY_NAME, LAYOUTS, Layout, make_job
 
 from runcast.data.job import load
 from runcast.data.lake import Lake
-from runcast.data.sources import delimited, lsf
+from runcast.data.sources import delimited, table
 from runcast.data.sources.batch import Reject
 from runcast.data.sources.registry import SOURCES
 
@@ -109,7 +109,7 @@ def test_mutators_change_most_of_what_they_are_given() -> None:
 class TestTheHarnessSees:
     """Each law, broken on purpose."""
 
-    layout = BY_NAME["lsf"]
+    layout = BY_NAME["table"]
 
     def content(self, *lines: str) -> bytes:
         draw = Random(1)
@@ -118,13 +118,13 @@ class TestTheHarnessSees:
 
     def test_a_line_that_is_lost(self, tmp_path: Path) -> None:
         with (
-            mock.patch.object(lsf, "in_order", return_value=()),
+            mock.patch.object(table, "in_order", return_value=()),
             pytest.raises(LawBroken, match="21 records in the file, 20 accounted for"),
         ):
             check_reading(self.layout, self.content("short,line"), tmp_path)
 
     def test_a_crash(self, tmp_path: Path) -> None:
-        with mock.patch.object(lsf, "_states", side_effect=ZeroDivisionError), pytest.raises(ZeroDivisionError):
+        with mock.patch.object(table, "_states", side_effect=ZeroDivisionError), pytest.raises(ZeroDivisionError):
             check_reading(self.layout, self.content(), tmp_path)
 
     def test_a_reader_that_does_not_end(self, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ class TestTheHarnessSees:
 
         with (
             mock.patch("laws.SECONDS_AT_MOST", 1),
-            mock.patch.object(lsf, "_states", forever),
+            mock.patch.object(table, "_states", forever),
             pytest.raises(LawBroken, match="not read in 1 s"),
         ):
             check_reading(self.layout, self.content(), tmp_path)
@@ -164,7 +164,7 @@ class TestTheHarnessSees:
     def test_a_value_outside_its_type(self, tmp_path: Path, column: str, value: Any, match: str) -> None:
         cluster = cluster_of(self.layout)
         (tmp_path / "log.csv").write_bytes(self.content())
-        jobs = pa.concat_tables([batch.jobs for batch in SOURCES["lsf"](tmp_path / "log.csv", cluster)])
+        jobs = pa.concat_tables([batch.jobs for batch in SOURCES["table"](tmp_path / "log.csv", cluster)])
         jobs = jobs.filter(pa.compute.equal(jobs["label"], "event")).slice(0, 1)
         check_jobs(jobs, cluster)
         at = jobs.schema.get_field_index(column)
