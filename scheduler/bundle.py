@@ -36,7 +36,7 @@ KEPT = 3  # the current bundle, the one before for a rollback, and one that a sl
 HOW_TO_MEND = "Export it again (`runcast export`), or point `current` to the bundle before."
 #: A bundle of a million jobs has some 250 MiB; one above this is not read, so that it cannot take a scheduler host's memory.
 MOST_BYTES = 2 * 2**30
-_MANIFEST_BYTES = 2**20
+MOST_BYTES_OF_MANIFEST = 2**20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FIRST_WITH_RECIPE = 2
@@ -137,8 +137,8 @@ def read_manifest(bundle: Path) -> Manifest:
     path = bundle / MANIFEST
     try:
         size_bytes = path.stat().st_size
-        if size_bytes > _MANIFEST_BYTES:
-            raise BundleDamaged(f"{path}: {size_bytes} bytes; at most {_MANIFEST_BYTES} are read. {HOW_TO_MEND}")
+        if size_bytes > MOST_BYTES_OF_MANIFEST:
+            raise BundleDamaged(f"{path}: {size_bytes} bytes; at most {MOST_BYTES_OF_MANIFEST} are read. {HOW_TO_MEND}")
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BundleMissing(f"{bundle}: no bundle here (no {MANIFEST}). Write one with `runcast export`.") from None

@@ -10,6 +10,7 @@ Not safe for several threads at once. A process that answers within a tenth of a
 collection walks the history.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from runcast.scheduler.bundle import HOW_TO_MEND, Manifest, check, moment_of, re
 from runcast.scheduler.errors import BundleDamaged, BundleMismatch
 from runcast.scheduler.events import Kind, job_key, read_event
 from runcast.scheduler.jobs import LONGEST_TEXT, read_job
+from runcast.scheduler.private_copy import private_copy
 from runcast.training.conformal import owner_of
 from runcast.training.one_row import OneRanked, answerer
 from runcast.training.ranked import Ranked, recipe_version
@@ -75,16 +77,19 @@ class Predictor:
         """Load a bundle, or the one that `folder`/current points to, after every check; raises BundleError, PseudonymKeyError.
 
         A bundle that cannot answer is damaged, whatever its hashes say. `cluster`, where given, must be the bundle's, and a key in
-        the file `signers` must have signed it. `now` is the
+        the file `signers` must have signed it; it is copied first, to where only this account can change it. `now` is the
         moment that valid_until is compared with, the clock's where it is not given. `pseudonym_key` is the key file of a cluster
         whose names are pseudonyms: jobs come with their names in clear. With `has_pseudonyms` they come as the lake holds them, and
         no key is needed.
         """
         bundle = resolve(folder)
         moment = datetime.min.replace(tzinfo=UTC) if may_be_expired else now or datetime.now(UTC)
-        manifest = check(bundle, feature_version=feature_version(), recipes=RECIPES, now=moment, cluster=cluster, signers=signers)
-        pseudonyms = None if has_pseudonyms else pseudonyms_of(manifest, pseudonym_key)
-        scorer, state = load_scorer(bundle / MODEL, manifest.feature_version), State.load(bundle / STATE)
+        with contextlib.nullcontext(bundle) if signers is None else private_copy(bundle) as checked:
+            manifest = check(
+                checked, feature_version=feature_version(), recipes=RECIPES, now=moment, cluster=cluster, signers=signers
+            )
+            pseudonyms = None if has_pseudonyms else pseudonyms_of(manifest, pseudonym_key)
+            scorer, state = load_scorer(checked / MODEL, manifest.feature_version), State.load(checked / STATE)
         if scorer.kind != manifest.kind or scorer.card.cluster != manifest.cluster:
             raise BundleMismatch(
                 f"{bundle}: the manifest says {manifest.kind} of {manifest.cluster}, the model is {scorer.kind} of "

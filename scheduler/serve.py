@@ -37,6 +37,7 @@ from runcast.scheduler.service import FLUSH_EVERY_S, Service
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SHORTEST_TOKEN = 16  # characters
+LONGEST_TOKEN_FILE = 4096  # bytes
 SERVED = "served"  # the folder, beside the journal, of forecasts given to identified jobs
 MOST_DAYS, MOST_SECONDS = 3650, 60.0
 SWITCH_EVERY_S = 0.0005  # a bundle being loaded in its thread gives way to a request this soon
@@ -210,11 +211,17 @@ def _journal_path(bundles: Path, journal: Path | None) -> Path:
 def read_token(path: Path) -> str:
     """Return the token in a file that only its owner may read."""
     try:
+        if path.exists() and (
+            not path.is_file() or path.stat().st_size > LONGEST_TOKEN_FILE
+        ):  # a pipe would be waited for, without an end
+            raise ServeError(f"{path}: is no file of a token: at most {LONGEST_TOKEN_FILE} bytes of ASCII")
         mode, token = path.stat().st_mode, path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         raise ServeError(f"{path}: the token cannot be read ({error})") from error
     if mode & 0o077:
         raise ServeError(f"{path}: others may read or write it (mode {mode & 0o777:o}); chmod 600 {path}")
+    if not token.isprintable():
+        raise ServeError(f"{path}: the token holds a line end or a control character; no header can carry it")
     if len(token) < SHORTEST_TOKEN:
         raise ServeError(f"{path}: the token has {len(token)} characters, at least {SHORTEST_TOKEN} are asked for")
     return token

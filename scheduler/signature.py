@@ -16,7 +16,7 @@ SIGNATURE = "manifest.json.sig"
 SIGNER = "runcast"
 _NAMESPACE = "runcast-bundle"
 _LONGEST_S = 10.0
-_LONGEST_BYTES = 16_384
+MOST_BYTES_OF_SIGNATURE = 16_384
 
 
 def sign(manifest: Path, key: Path) -> None:
@@ -37,7 +37,7 @@ def require_signature(bundle: Path, manifest: str, signers: Path) -> None:
     if not signers.is_file():
         raise BundleUnsigned(f"{signers}: no such file. It holds who may sign bundles: {SIGNER}, then the public key.")
     path = bundle / SIGNATURE
-    if not path.is_file() or path.is_symlink() or path.stat().st_size > _LONGEST_BYTES:
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > MOST_BYTES_OF_SIGNATURE:
         raise BundleUnsigned(
             f"{bundle}: not signed, and {signers} asks for it. Name the key in the cluster file (`export: {{sign_key: ...}}`) and "
             "export again."

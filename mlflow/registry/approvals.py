@@ -7,6 +7,7 @@ cluster, kind, night, data and model hash are the file's. A version rolled back 
 
 import json
 from dataclasses import asdict, dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -55,8 +56,12 @@ class Approvals:
     root: Path
 
     def add(self, version: Version) -> None:
-        """Write that `version` passed; what is written already stays as it is."""
-        if self._read(version) is None:
+        """Write that `version` passed; in place of another's whose number it has, as a store brought back from a backup gives again.
+
+        What was rolled back stays so.
+        """
+        before = self._read(version)
+        if before is None or (before.rolled_back_at is None and before != _approval(version)):
             self._write(version, _approval(version))
 
     def roll_back(self, version: Version, at: str) -> None:
@@ -100,7 +105,9 @@ class Approvals:
         write_whole(self._path(version), (json.dumps(asdict(approval), indent=1, sort_keys=True) + "\n").encode())
 
     def _path(self, version: Version) -> Path:
-        return self.root / quote(version.cluster, safe="") / f"{version.name}.{int(version.version)}.json"
+        """Return the file of a version: where there is one it is by name and number, since its cluster is a tag that anybody may change."""
+        file = f"{version.name}.{int(version.version)}.json"
+        return next(self.root.glob(f"*/{escape(file)}"), self.root / quote(version.cluster, safe="") / file)
 
 
 def _approval(version: Version) -> Approval:

@@ -17,7 +17,9 @@ from runcast.data.sources.batch import Batch
 from runcast.evaluation.job import evaluate
 from runcast.features.job import build_features
 from runcast.registry import job as registry
+from runcast.registry.approvals import Approvals
 from runcast.registry.errors import ApprovalDamaged, ModelAltered, NoChampion
+from runcast.registry.models import ModelVersion
 from runcast.registry.store import open_store
 from runcast.scheduler.bundle import read_manifest, resolve
 from runcast.training.job import train
@@ -162,6 +164,33 @@ def test_version_rolled_back_does_not_come_back_when_its_tag_is_deleted(strict: 
     assert _export(strict, home, hour=201) == f"{NAME}/1"
     with pytest.raises(NoChampion, match="nothing to roll back to"):
         registry.rollback(strict, home, NIGHTS[2], NOW + dt.timedelta(hours=202))
+
+
+@pytest.mark.parametrize("cluster_tag", ["another", "..", ""])
+def test_version_rolled_back_under_another_clusters_tag_does_not_come_back_with_its_own(
+    strict: Cluster, home: Settings, cluster_tag: str
+) -> None:
+    client = open_store(home).client
+    client.set_model_version_tag(NAME, "2", "runcast.cluster", cluster_tag)
+    registry.rollback(strict, home, NIGHTS[2], NOW + dt.timedelta(hours=200))
+    client.set_model_version_tag(NAME, "2", "runcast.cluster", "demo")
+    client.set_registered_model_alias(NAME, "champion", "2")
+    assert _export(strict, home, hour=201) == f"{NAME}/1"
+
+
+def test_number_that_another_version_had_is_no_obstacle(tmp_path: Path) -> None:
+    """A tracking store brought back from a backup gives numbers again; what passed under one of them has passed."""
+    approvals = Approvals(tmp_path)
+    before, after = (
+        ModelVersion(NAME, "4", "demo", KIND, night, "data", "features", night * 8, "run", "models:/m-1")
+        for night in ("2026-03-30", "2026-03-31")
+    )
+    approvals.add(before)
+    approvals.add(after)
+    assert (approvals.has(before), approvals.has(after)) == (False, True)
+    approvals.roll_back(after, "2026-04-01")
+    approvals.add(before)
+    assert (approvals.has(before), approvals.has(after)) == (False, False), "what was rolled back stays so"
 
 
 def test_home_from_before_the_record_takes_it_from_its_own_reports(strict: Cluster, home: Settings) -> None:

@@ -458,6 +458,8 @@ def test_dead_services_socket_is_replaced_and_a_living_ones_is_not(
         (("--port", "0", "--token-file", "{folder}/short"), "has 5 characters"),
         (("--port", "0", "--token-file", "{folder}/open"), "others may read"),
         (("--port", "0", "--token-file", "{folder}/none"), "cannot be read"),
+        (("--port", "0", "--token-file", "/dev/zero"), "is no file of a token"),
+        (("--port", "0", "--token-file", "{folder}/lines"), "holds a line end"),
         (("--port", "99999"), "cannot listen there"),
         (("--port", "-1"), "cannot listen there"),
         (("--journal", "{folder}"), "cannot be opened (Is a directory)"),
@@ -470,7 +472,12 @@ def test_unsafe_beginning_is_refused(
     tmp_path: Path, write: Callable[..., Path], serve: Callable[..., Running], options: tuple[str, ...], why: str
 ) -> None:
     write()
-    for name, token, mode in (("short", "abcde", 0o600), ("open", "a" * 32, 0o644), ("good", "b" * 32, 0o600)):
+    for name, token, mode in (
+        ("short", "abcde", 0o600),
+        ("lines", "c" * 16 + "\n" + "d" * 16, 0o600),
+        ("open", "a" * 32, 0o644),
+        ("good", "b" * 32, 0o600),
+    ):
         (tmp_path / name).write_text(token)
         (tmp_path / name).chmod(mode)
     service = serve(*(option.format(folder=tmp_path) for option in options))

@@ -1,16 +1,22 @@
 """A host that insists on signatures serves what the operator's key has signed, and nothing else. OpenSSH signs and checks."""
 
+import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from runcast.scheduler import predictor
 from runcast.scheduler.bundle import read_manifest
 from runcast.scheduler.errors import BundleDamaged, BundleError, BundleUnsigned
 from runcast.scheduler.predictor import Predictor
+
+JOB = {"submit_time": "2026-04-01T00:00:00Z", "user": "u3", "gpu_count": 4}
 
 pytestmark = [
     pytest.mark.attack,
@@ -73,6 +79,41 @@ def test_manifest_altered_and_sealed_again_is_refused(signed: Path, signers: Pat
 def test_file_altered_below_a_signed_manifest_is_refused(signed: Path, signers: Path, now: datetime) -> None:
     with (signed / "state.npz").open("ab") as file:
         file.write(b"x")
+    with pytest.raises(BundleDamaged, match=r"state\.npz"):
+        Predictor.load(signed, now=now, signers=signers)
+
+
+def test_file_altered_between_its_check_and_its_reading_is_not_read(
+    signed: Path, signers: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever brings the bundle changes it once its hashes have been found right: what was checked is what serves."""
+    right = Predictor.load(signed, now=now, signers=signers).predict(JOB)
+    checked = predictor.check
+
+    def check_then_alter(*arguments: Any, **options: Any) -> Any:
+        manifest = checked(*arguments, **options)
+        (signed / "model" / "model.json").write_text("{}")
+        (signed / "state.npz").write_bytes(b"")
+        return manifest
+
+    monkeypatch.setattr(predictor, "check", check_then_alter)
+    assert Predictor.load(signed, now=now, signers=signers).predict(JOB) == right
+    assert not [path for path in Path(tempfile.gettempdir()).glob("runcast-*") if (path / signed.name).exists()]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "endless"])
+def test_signed_bundle_with_something_else_in_a_files_place_is_refused(
+    signed: Path, signers: Path, now: datetime, kind: str
+) -> None:
+    state = signed / "state.npz"
+    state.unlink()
+    if kind == "link":
+        state.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(state)
+    else:
+        with state.open("wb") as file:
+            file.truncate(2**40)
     with pytest.raises(BundleDamaged, match=r"state\.npz"):
         Predictor.load(signed, now=now, signers=signers)
 
