@@ -150,7 +150,9 @@ def _hold(gate: Gate, kind: str, scores: Scores, coverage: Coverage, baselines: 
     if gate.than_best_baseline:
         conditions.append(_beats_best_baseline(gate, value, scores, coverage, baselines))
     passed = all(holds for holds, _ in conditions)
-    return GateResult(_name(gate), passed, f"{kind}: {where} is {value:.4g}; " + "; ".join(text for _, text in conditions))
+    # A verdict names what decided it: of a gate that fails, the conditions that fail.
+    texts = [text for holds, text in conditions if passed or not holds]
+    return GateResult(_name(gate), passed, f"{kind}: {where} is {value:.4g}; " + "; ".join(texts))
 
 
 def _beats_best_baseline(

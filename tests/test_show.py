@@ -167,6 +167,15 @@ def test_a_rerun_that_was_killed_shows_no_verdict_of_the_run_before(tmp_path: Pa
     assert [row["model"] for row in night_rows(settings, "venus", day)] == ["cart", "gbdt", "runcast"]
 
 
+def test_the_columns_of_coverage_are_the_targets_of_the_cluster_files() -> None:
+    own, usual = row(cluster="own", coverage={"0.5": 0.75, "0.1": 0.25}), row()
+    text = shown(status_table([own]), 120)
+    assert text.splitlines()[0].split()[6:] == ["10", "%", "50", "%", "gate", "v"]
+    assert "10 %, 50 %: share of jobs" in " ".join(text.split())
+    assert "×13.50 25.0 % 75.0 %" in " ".join(text.split())
+    assert shown(status_table([own, usual]), 120).splitlines()[0].split()[6:-2:2] == ["8.9", "10", "10.8", "50"]
+
+
 def test_a_load_tells_files_from_days() -> None:
     """Two days with jobs, the open jobs and the rejects are four files: not `4 of 2 partitions`."""
     report = {

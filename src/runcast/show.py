@@ -346,9 +346,19 @@ def no_nights(settings: Settings) -> str:
     return f"No night has been run below {settings.home}. Run one: runcast nightly --cluster NAME"
 
 
+def _targets(rows: Sequence[Record]) -> list[str]:
+    """Return the targets whose coverage some night has, the smallest first: those of the clusters' files."""
+    return sorted({target for row in rows for target in row.get("coverage") or {}}, key=float)
+
+
+def _target(target: str) -> str:
+    return f"{100 * float(target):.3g} %"
+
+
 def status_table(rows: Sequence[Record]) -> Group:
     """A table of the nights' models, why some of them did not pass, what failed, and the bundles that serve; fits 80 columns."""
-    titles = ("cluster", "model", "jobs", "factor", "recur.", "base", "8.9 %", "10.8 %", "gate", "v")
+    targets = _targets(rows)
+    titles = ("cluster", "model", "jobs", "factor", "recur.", "base", *map(_target, targets), "gate", "v")
     table = plain_table(*titles, right=[title for title in titles if title not in ("cluster", "model", "gate")])
     reasons, bundles, failures, broken, drifting, last = [], {}, {}, {}, {}, None
     accepted = {row["cluster"]: accepted_line(row["accepted"]) for row in rows if row.get("accepted")}
@@ -362,7 +372,13 @@ def status_table(rows: Sequence[Record]) -> Group:
         if row.get("failed_fits"):
             broken[row["cluster"]] = [f"{row['cluster']}, night of {row['day']}, {failed}" for failed in row["failed_fits"]]
         if row["model"] is None:
-            table.add_row(Text(row["cluster"]), "–", *[""] * 6, Text("failed" if row["failure"] else "unfinished", "red"), "")
+            table.add_row(
+                Text(row["cluster"]),
+                "–",
+                *[""] * (4 + len(targets)),
+                Text("failed" if row["failure"] else "unfinished", "red"),
+                "",
+            )
             if not row["failure"]:
                 reasons.append(f"{row['cluster']}, night of {row['day']}: {row['verdict']}")
             continue
@@ -374,8 +390,7 @@ def status_table(rows: Sequence[Record]) -> Group:
             factor(everything.get("error_factor")),
             factor(recurring.get("error_factor")),
             factor(row["best_baseline_value"]),
-            percent(row["coverage"].get("0.089")),
-            percent(row["coverage"].get("0.108")),
+            *[percent(row["coverage"].get(target)) for target in targets],
             _gate(row, passed),
             row["version"] or "–",
         )
@@ -387,7 +402,8 @@ def status_table(rows: Sequence[Record]) -> Group:
             reasons.append(f"{row['cluster']}, {row['model']}: {row['verdict']}")
     legend = (
         "factor: exp(mean |ln(p50 / runtime)|) on all test jobs; recur.: on recurring ones; base: the best baseline's; "
-        "8.9 %, 10.8 %: share of jobs, surest first, at that median error; v: version in MLflow"
+        + (f"{', '.join(map(_target, targets))}: share of jobs, surest first, at that median error; " if targets else "")
+        + "v: version in MLflow"
     )
     changes = [line for lines in drifting.values() for line in lines]
     warned = {f"{row['cluster']}, warning: {plain(warning)}": None for row in rows for warning in row.get("warnings", ())}

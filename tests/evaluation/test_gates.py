@@ -70,6 +70,18 @@ def test_verdict_says_the_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gate", "value", "reason"),
+    [
+        pytest.param(Gate(at_most=9), 5.0, "the best baseline (nearest_median) has 3", id="the bound holds"),
+        pytest.param(Gate(at_most=1.5), 2.0, "at most 1.5 asked for", id="the baseline is beaten"),
+        pytest.param(Gate(at_most=4), 5.0, "at most 4 asked for; the best baseline (nearest_median) has 3", id="both fail"),
+    ],
+)
+def test_a_gate_that_fails_names_only_the_conditions_that_fail(gate: Gate, value: float, reason: str) -> None:
+    assert verdict(gate, value).reasons == (f"gbdt: error_factor on all jobs is {value:.4g}; {reason}",)
+
+
+@pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"jobs": 99}, "99 test jobs, 100 asked for"),
