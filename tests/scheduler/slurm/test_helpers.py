@@ -168,9 +168,17 @@ def test_the_feeder_reads_jobs_of_hostile_names_as_what_they_are(node: OneNode, 
     assert {(event["job_id"], event["user"]) for event in new} == expected
     assert "99" not in {event["job_id"] for event in service.events}
     write_log(tmp_path / "log", commands, time.time() + 1, days=1)
-    lines = (tmp_path / "log" / "sacct-open.txt").read_text().split("\n")
-    assert numbers <= {line.split("|")[0] for path in (tmp_path / "log").iterdir() for line in path.read_text().split("\n")}
-    assert {line.split("|")[1] for line in lines[1:-1]} <= {"games", "news"}
+    slurm_sacct = pytest.importorskip("runcast.data.sources.slurm_sacct")
+    from runcast.data.cluster import Cluster, Source
+
+    source = Source(format="slurm_sacct", paths=("*",))
+    cluster = Cluster(name="c", source=source, time_zone="UTC", gpus_tracked=True)
+    batches = [batch for path in (tmp_path / "log").iterdir() for batch in slurm_sacct.read(path, cluster)]
+    names = {job["job_id"]: (job["user"], job["job_name"]) for batch in batches for job in batch.jobs.to_pylist()}
+    assert numbers <= set(names)
+    assert {user for user, _ in names.values()} <= {"games", "news"}
+    told = {event["job_id"]: event.get("job_name") for event in new if "\udcff" not in event.get("job_name", "")}
+    assert {number: name for number, (_, name) in names.items() if number in told} == told
 
 
 def test_both_run_from_the_command_line(node: OneNode, commands: Run, tmp_path: Path) -> None:
