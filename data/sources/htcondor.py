@@ -10,7 +10,7 @@ twice the last counts; an expression in the place of a number is no number.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,16 @@ _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _TRANSFERS, _SUSPENDED = range(1, 
 _OPEN = {_IDLE: "PENDING", _HELD: "PENDING", _RUNNING: "RUNNING", _TRANSFERS: "COMPLETING", _SUSPENDED: "SUSPENDED"}
 _PAST_ITS_DURATION = (46, 47)  # HoldReasonCode: the allowed duration of the job, of its execution
 _PARALLEL = 11  # JobUniverse
-_ADS_AT_ONCE = 2048
-_AD_LINES_AT_MOST = 10_000  # an ad has some hundreds
-_LINE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*", re.ASCII | re.DOTALL)
+_AD_CHARACTERS_AT_MOST = 4 << 20  # an ad has some thousands
+#: The attributes that are read, beside those of `limit_attributes`, in lower case.
+_ATTRIBUTES = (
+    "clusterid", "procid", "jobstatus", "lastjobstatus", "qdate", "jobstartdate", "jobcurrentstartdate", "completiondate",
+    "enteredcurrentstatus", "remotewallclocktime", "numjobstarts", "numshadowstarts", "exitcode", "exitbysignal", "holdreasoncode",
+    "lastholdreasoncode", "owner", "user", "acctgroup", "projectname", "jobbatchname", "cmd", "iwd", "remotehost", "lastremotehost",
+    "requestcpus", "requestgpus", "requestmemory", "jobuniverse", "maxhosts",
+)  # fmt: skip
+_END = re.compile(r"^(?:[^\S\n]*|\*\*\*.*|-- .*)\n", re.MULTILINE)
+_FOREIGN = re.compile(r"^(?![^\S\n]*[A-Za-z_][\w.]*[^\S\n]*=).", re.ASCII | re.MULTILINE)
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{0,15})?(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -56,13 +63,17 @@ _COLUMNS = table.Options(
 def read(path: Path, cluster: Cluster) -> Iterator[Batch]:
     """Yield the jobs of one file in its order; raises SourceError where it holds neither JSON nor ClassAds."""
     limits = tuple(name.lower() for name in Options.model_validate(cluster.source.options).limit_attributes)
-    ads = read_objects(path, "ads") if first_text(path).startswith((b"[", b"{")) else _class_ads(path)
-    pieces = (object_rows(path, _of_jobs(some, limits, cluster.gpus_tracked), _NAMES) for some in ads)
+    wanted = frozenset({*_ATTRIBUTES, *limits})
+    ads = read_objects(path, "ads") if first_text(path).startswith((b"[", b"{")) else _class_ads(path, wanted)
+    pieces = (object_rows(path, _of_jobs(some, wanted, limits, cluster.gpus_tracked), _NAMES) for some in ads)
     return table.read_table(path, cluster, _COLUMNS, pieces)
 
 
-def _of_jobs(some: Objects, limits: tuple[str, ...], gpus_tracked: bool) -> Objects:
-    jobs = [_job({name.lower(): value for name, value in ad.items()}, limits, gpus_tracked) for ad in some.objects]
+def _of_jobs(some: Objects, wanted: frozenset[str], limits: tuple[str, ...], gpus_tracked: bool) -> Objects:
+    jobs = []
+    for ad in some.objects:
+        read = {low: value for name, value in ad.items() if (low := name.lower()) in wanted}
+        jobs.append(_job(read, limits, gpus_tracked))
     return Objects(jobs, some.lines, some.raw, some.rejects)
 
 
@@ -75,7 +86,7 @@ def _job(ad: dict[str, Any], limits: tuple[str, ...], gpus_tracked: bool) -> dic
     command = ad.get("cmd")
     gpus = _number(ad.get("requestgpus"))
     return {
-        "job_id": None if cluster_id is None or process is None else f"{cluster_id:.0f}.{process:.0f}",
+        "job_id": None if cluster_id is None or process is None else f"{int(cluster_id)}.{int(process)}",
         "user": ad.get("owner") or ad.get("user"),
         "account": ad.get("acctgroup") or ad.get("projectname"),
         "job_name": ad.get("jobbatchname") or (command.rsplit("/", 1)[-1] if isinstance(command, str) else None),
@@ -125,56 +136,61 @@ def _state(ad: dict[str, Any], status: float | None) -> str | None:
 
 def _number(value: object) -> float | None:
     """Return a number of an ad; null for an expression, which JSON writes as text."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15 else None
+    if type(value) is int or type(value) is float:
+        return value if -1e15 < value < 1e15 else None
+    return None
 
 
 def _time(ad: dict[str, Any], name: str) -> float | None:
     return _number(ad.get(name)) or None
 
 
-def _class_ads(path: Path) -> Iterator[Objects]:
+def _class_ads(path: Path, wanted: frozenset[str]) -> Iterator[Objects]:
     """Yield ads in the long form: `name = value` lines, a blank line or the banner of a history file (`***`) after each."""
-    ads: list[tuple[int, list[str]]] = []
-    ad: list[str] = []
-    first = 0
+    names = "|".join(map(re.escape, sorted(wanted)))
+    find = re.compile(rf"^[^\S\n]*({names})[^\S\n]*=[^\S\n]*(.*?)[^\S\n]*$", re.ASCII | re.MULTILINE | re.IGNORECASE).findall
+    rest, line = "", 1
     has_ad = False
     for block in read_blocks(path):
-        for number, line in enumerate(text_of(block.data).split("\n")[:-1], block.first_line):
-            is_end = not line.strip() or line.startswith(("***", "-- "))
-            if not is_end:
-                first = first if ad else number
-                ad.append(line)
-            if ad and (is_end or len(ad) > _AD_LINES_AT_MOST):
-                ads.append((first, ad))
-                ad = []
-            if len(ads) == _ADS_AT_ONCE:
-                some, ads = _parsed(path, ads), []
-                has_ad |= bool(some.objects)
-                yield some
-    some = _parsed(path, [*ads, (first, ad)] if ad else ads)
-    if not has_ad and not some.objects:
-        begins = some.rejects[0].raw[:80] if some.rejects else ""
+        text = rest + text_of(block.data)
+        ads, at = [], 0
+        for end in _END.finditer(text):
+            ads.append((line, text[at : end.start()]))
+            line += text.count("\n", at, end.end())
+            at = end.end()
+        rest = text[at:]
+        if len(rest) > _AD_CHARACTERS_AT_MOST:
+            ads.append((line, rest))
+            line += rest.count("\n")
+            rest = ""
+        some = _parsed(path, ads, find)
+        has_ad |= bool(some.objects)
+        yield some
+    last = _parsed(path, [(line, rest)], find)
+    if not has_ad and not last.objects:
+        begins = last.rejects[0].raw[:80] if last.rejects else ""
         raise SourceError(f"{path}: neither JSON nor ClassAds of jobs (`ClusterId = 7` and more lines) but ", Quoted(begins))
-    yield some
+    yield last
 
 
-def _parsed(path: Path, ads: Iterable[tuple[int, list[str]]]) -> Objects:
+def _parsed(path: Path, ads: Iterable[tuple[int, str]], find: Callable[[str], list[tuple[str, str]]]) -> Objects:
     objects, lines, raw, rejects = [], [], [], []
     for first, text in ads:
-        pairs = [_LINE.fullmatch(line) for line in text]
-        if any(pair is None for pair in pairs):
-            rejects.append(Reject(path.name, first, "not_a_class_ad", "", "\n".join(text)))
+        if not text:  # two ends in a row
             continue
-        objects.append({pair[1].lower(): _value(pair[2]) for pair in pairs if pair is not None})
+        if _FOREIGN.search(text):
+            rejects.append(Reject(path.name, first, "not_a_class_ad", "", text.rstrip("\n")))
+            continue
+        objects.append({name.lower(): _value(value) for name, value in find(text)})
         lines.append(first)
-        raw.append("\n".join(text))
+        raw.append(text.rstrip("\n"))
     return Objects(objects, lines, raw.__getitem__, rejects)
 
 
 def _value(text: str) -> Any:
     """Read a literal of a ClassAd: text, number or truth; null for UNDEFINED and expressions."""
     if len(text) > 1 and text[0] == text[-1] == '"':
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
-    if _NUMBER.fullmatch(text):
-        return float(text) if any(sign in text for sign in ".eE") else int(text)
-    return {"true": True, "false": False}.get(text.lower())
+        return re.sub(r"\\(.)", r"\1", text[1:-1]) if "\\" in text else text[1:-1]
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else {"true": True, "false": False}.get(text.lower())

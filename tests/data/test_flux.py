@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from runcast.data.cluster import Cluster
+from runcast.data.sources import blocks
 from runcast.data.sources.batch import Batch
 from runcast.data.sources.flux import read
 
@@ -50,6 +51,13 @@ def test_each_form_gives_the_same_jobs(tmp_path: Path, written: Any) -> None:
     }  # fmt: skip
     assert {name: jobs[0][name] for name in expected} == expected
     assert [job["job_id"] for job in jobs] == ["49727668224", "8"]
+
+
+def test_one_line_may_hold_more_than_a_line_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """flux prints all jobs in one line, which no reader of lines takes beyond 64 MiB."""
+    monkeypatch.setattr(blocks, "LINE_BYTES_AT_MOST", 1 << 17)
+    jobs, _ = load(tmp_path, json.dumps({"jobs": [{**ENDED, "id": number} for number in range(1000)]}))
+    assert len(jobs) == 1000
 
 
 OPEN = {"t_cleanup": None, "t_inactive": None, "result": None}
