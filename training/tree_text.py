@@ -5,6 +5,7 @@ here: node 0 is the root, a node's children have larger numbers, and each node a
 The format is that of LightGBM's `Tree::ToString` and `GBDT::SaveModelToString`, version 4. Numpy level.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,12 +29,17 @@ _SCALARS = ("num_leaves", "num_cat", "is_linear", "shrinkage")
 _TREE = frozenset({*_PER_NODE, *_PER_NODE_UNREAD, *_PER_LEAF_UNREAD, *_SCALARS, "leaf_value", "Tree"})
 #: Bits of decision_type: 0 categorical, 1 default left, 2 and 3 how a missing value is known.
 _CATEGORICAL, _DECISION_TYPES = 1, 16
+#: The library counts bytes, cuts at spaces alone and ends the process at a number that it does not know, which Python may.
+_NOT_WRITTEN = re.compile(r"[^\x20-\x7e\n]")
+_NUMBERS = re.compile(r"(?:[0-9eE.+\-]+|-?inf|-?nan)(?: (?:[0-9eE.+\-]+|-?inf|-?nan))*")
 
 
 def check_tree_text(text: str) -> None:
     """Raise ModelFileError, naming the tree and field, unless `text` is a whole model of regression trees over its features."""
     if len(text) > LONGEST_TEXT:
         raise ModelFileError(f"a model text of {len(text)} characters; at most {LONGEST_TEXT} are read. Export the model again")
+    if odd := _NOT_WRITTEN.search(text):
+        raise _damaged(f"character {odd.start()} is {odd[0]!r}: the library writes printable ASCII and line ends alone")
     head, _, body = text.partition("\nTree=0\n")
     if not text.startswith("tree\n") or not body:
         raise _damaged("the text does not begin with a header and a tree")
@@ -128,8 +134,10 @@ def _numbers(
     text = fields.get(name, "")
     if may_be_absent and not text:
         return np.empty(0, dtype)
+    if not _NUMBERS.fullmatch(text):
+        raise _damaged(f"{where}: {name}: expected numbers with a space between two, found {text[:40]!r}")
     try:
-        numbers = np.array(text.split(), dtype)
+        numbers = np.array(text.split(" "), dtype)
     except (ValueError, OverflowError) as error:
         raise _damaged(f"{where}: {name}: {error}") from None
     if count is not None and len(numbers) != count:
