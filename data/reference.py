@@ -132,7 +132,7 @@ columns:
   mem_mib: {column: Speicher, unit: suffix}
   state: {column: Ende, values: {ok: COMPLETED, Abbruch: CANCELLED}}
 """,
-    "`bjobs -json` of LSF, with the year in its times (LSB_DISPLAY_YEAR=Y) and marks after them:": """\
+    "JSON with the jobs under one key, and marks after its times:": """\
 records: RECORDS
 time: {format: "%b %d %H:%M:%S %Y"}
 columns:

@@ -1,7 +1,7 @@
 """Jobs as `bjobs -o "…"` prints them, with a delimiter or as JSON (-json): a field a column, named as in its header.
 
-An array's element is `123[4]` in JOBID, or in JOBINDEX, or in the name (`train[4]`). Times are of the minute without
-LSB_DISPLAY_YEAR=Y. A finish time beside a job that has not ended is a forecast.
+An array's element is `123[4]` in JOBID, or in JOBINDEX, or in the name (`train[4]`). Times are of the minute and have no year
+(LSB_DISPLAY_YEAR is for -l only); RUN_TIME has the seconds. A finish time beside a job that has not ended is a forecast.
 """
 
 import itertools
@@ -18,12 +18,14 @@ from runcast.data.sources.blocks import read_blocks, text_of
 from runcast.data.sources.json_items import array_items
 from runcast.data.sources.lsf_jobs import Job, Unreadable, bare_name, jobs_of, state_of_exit
 from runcast.data.sources.lsf_requests import Request, read_request
-from runcast.data.sources.lsf_times import moments_of, read_moment
+from runcast.data.sources.lsf_times import Moments, moments_of, read_moment
 from runcast.data.sources.record import in_order
 from runcast.data.states import OPEN_STATES, OTHER
 
-COMMAND = 'bjobs -u all -a -json -o "jobid stat user queue proj_name job_name submit_time start_time finish_time exit_reason \
+COMMAND = (
+    'bjobs -u all -a -hms -json -o "jobid stat user queue proj_name job_name submit_time start_time finish_time run_time exit_reason \
 min_req_proc exec_host runtimelimit effective_resreq sub_cwd"'
+)
 NEEDED = ("JOBID", "STAT", "SUBMIT_TIME", "START_TIME", "FINISH_TIME")
 #: Names that -o takes beside those of the header.
 _ALIASES = {"ID": "JOBID", "NAME": "JOB_NAME", "PROJ": "PROJ_NAME", "PROJECT": "PROJ_NAME", "UGROUP": "USER_GROUP"}
@@ -31,7 +33,9 @@ _ID = re.compile(r"(\d{1,18})(?:\[(\d{1,9})\])?", re.ASCII)
 _ELEMENT = re.compile(r".*\[(\d{1,9})\]", re.ASCII | re.DOTALL)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})", re.ASCII)
-_MINUTES = re.compile(r"(\d{1,9}(?:\.\d+)?)(?: min\b.*|/.*)", re.ASCII)
+_MINUTES = re.compile(r"(\d{1,9}(?:\.\d+)?)(?: min\b.*|/.*)?", re.ASCII)
+_RUN_TIME = re.compile(r"(\d{1,9})(?:\.\d+)? second\(s\)", re.ASCII)
+_MINUTE_S = 60
 _STATES = {
     "PEND": "PENDING", "PSUSP": "PENDING", "WAIT": "PENDING", "RUN": "RUNNING", "UNKWN": "RUNNING", "ZOMBI": "RUNNING",
     "USUSP": "SUSPENDED", "SSUSP": "SUSPENDED", "DONE": "COMPLETED",
@@ -142,11 +146,12 @@ def _job(number: int, raw: str, fields: Mapping[str, str], cluster: Cluster, lim
     state = state_of_exit(term, start is not None) if word == "EXIT" else _STATES.get(word, OTHER)
     end = None if state in OPEN_STATES else read_moment(said["FINISH_TIME"], up_to)
     moments = moments_of(read_moment(said["SUBMIT_TIME"], up_to), start, end, cluster.zone)
+    end_s = _end_s(moments, said["FINISH_TIME"], said.get("RUN_TIME", ""))
     hosts = [host for host in said.get("EXEC_HOST", "").split(":") if host]
     return Job(
         number, raw, job_id[1], int(element), said.get("USER", ""), said.get("QUEUE", ""), said.get("PROJ_NAME", ""),
         said.get("USER_GROUP", ""), said.get("SERVICE_CLASS", ""), bare_name(name or said.get("COMMAND", "")), said.get("SUB_CWD", ""),
-        state, moments.submit_s, 0, moments.start_s, moments.end_s, 1 if start else 0, _limit_s(said.get("RUNTIMELIMIT", "")),
+        state, moments.submit_s, 0, moments.start_s, end_s, 1 if start else 0, _limit_s(said.get("RUNTIMELIMIT", "")),
         _request(said, hosts, limit_unit), " ".join(hosts), moments.ambiguous,
     )  # fmt: skip
 
@@ -162,9 +167,25 @@ def _request(said: Mapping[str, str], hosts: list[str], limit_unit: str) -> Requ
     return read_request(slots, resources, None, len(names), limit_unit)
 
 
+def _end_s(moments: Moments, finish: str, run_time: str) -> int:
+    """Return the end, to the second by the run time where the finish time has none; a suspended job's run time is shorter."""
+    seconds = _clock_s(run_time)
+    if seconds is None and (match := _RUN_TIME.fullmatch(run_time)):
+        seconds = int(match[1])
+    if seconds is None or not moments.start_s or not moments.end_s or finish.count(":") > 1:
+        return moments.end_s
+    end_s = moments.start_s + seconds
+    return end_s if abs(end_s - moments.end_s) < _MINUTE_S else moments.end_s
+
+
+def _clock_s(text: str) -> int | None:
+    match = _CLOCK.fullmatch(text)
+    return int(match[1] or 0) * 3600 + int(match[2]) * 60 + int(match[3]) if match else None
+
+
 def _limit_s(text: str) -> float | None:
-    """Return a run limit in seconds: `00:10:00`, `10:00`, or minutes as `10.0 min of host`; None for none."""
-    if match := _CLOCK.fullmatch(text):
-        return float(int(match[1] or 0) * 3600 + int(match[2]) * 60 + int(match[3])) or None
+    """Return a run limit in seconds: `00:10:00` (-hms), or minutes as `10.0`, `10.0/host` or `10.0 min of host`; None for none."""
+    if seconds := _clock_s(text):
+        return float(seconds)
     minutes = _MINUTES.fullmatch(text)
     return (float(minutes[1]) * 60 or None) if minutes else None

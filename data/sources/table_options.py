@@ -65,7 +65,9 @@ class Written(_Part):
         except ValueError as error:
             raise ValueError(f"{value!r} is no form of a time for strptime: {error}") from None
         if again.year != moment.year:
-            raise ValueError(f"{value!r} has no year (%Y), and none is guessed: have the log write it (LSF: LSB_DISPLAY_YEAR=Y)")
+            raise ValueError(
+                f"{value!r} has no year (%Y), and none is guessed: have the log write it (what LSF prints: `format: lsf`)"
+            )
         if again.replace(tzinfo=UTC) != moment:
             raise ValueError(f"{value!r} does not say day, hour and minute; of 2022-11-23 16:57 it leaves {again:%Y-%m-%d %H:%M}")
         return value

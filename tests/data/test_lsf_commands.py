@@ -45,8 +45,8 @@ def folded(lines: list[str], indent: int = 26, width: int = 80) -> list[str]:
     return done
 
 
-def load(tmp_path: Path, text: str, **options: object) -> tuple[list[dict[str, Any]], list[Batch]]:
-    path = tmp_path / "export"
+def load(tmp_path: Path, text: str, name: str = "export", **options: object) -> tuple[list[dict[str, Any]], list[Batch]]:
+    path = tmp_path / name
     path.write_text(text)
     source = {"format": "lsf", "paths": ["x"], "options": options}
     cluster = Cluster.model_validate({"name": "c", "source": source, "time_zone": "Europe/Zurich"})
@@ -159,6 +159,14 @@ class TestAYear:
             3600.0,
         )
 
+    def test_follows_from_the_day_in_each_file_s_name(self, tmp_path: Path) -> None:
+        minutes = dict.fromkeys(("SUBMIT_TIME", "START_TIME", "FINISH_TIME"), "Feb  3 17:40")
+        for name, year in (("bjobs-2022-02-03T1750.json", 2022), ("bjobs.20230202.json", 2022), ("bjobs-2023-02-03.json", 2023)):
+            (job,), _ = load(tmp_path, bjobs(record(**minutes)), name, written="file_name")
+            assert job["submit_time"].year == year, name
+        with pytest.raises(SourceError, match="the name holds no day"):
+            load(tmp_path, bjobs(record(**minutes)), "bjobs-2022-13-03.json", written="file_name")
+
     def test_of_a_leap_day_is_a_leap_year(self, tmp_path: Path) -> None:
         times = dict.fromkeys(("SUBMIT_TIME", "START_TIME", "FINISH_TIME"), "Feb 29 10:00")
         (job,), _ = load(tmp_path, bjobs(record(**times)), written="2026-03-01")
@@ -226,11 +234,29 @@ def test_bjobs_json_is_a_job_a_record(tmp_path: Path) -> None:
         ({"EFFECTIVE_RESREQ": "-", "GPU_NUM": "6"}, {"gpu_count": 6.0}),
         ({"RUNTIMELIMIT": "-"}, {"time_limit_s": None}),
         ({"RUNTIMELIMIT": "90.0 min of n1"}, {"time_limit_s": 5400.0}),
+        ({"RUNTIMELIMIT": "3.0/hostA"}, {"time_limit_s": 180.0}),
+        ({"RUNTIMELIMIT": "3.0"}, {"time_limit_s": 180.0}),
     ],
 )
 def test_fields_of_bjobs(tmp_path: Path, fields: dict[str, str], expected: dict[str, Any]) -> None:
     (job,), _ = load(tmp_path, bjobs(record(**fields)))
     assert {name: job[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("finish", "run_time", "runtime_s"),
+    [
+        ("Feb  3 17:41 L", "00:00:42", 42.0),
+        ("Feb  3 17:41 L", "42 second(s)", 42.0),
+        ("Feb  3 17:41 L", "", 60.0),
+        ("Feb  3 17:45 L", "00:00:42", 300.0),  # suspended in between: it held its place
+        ("Feb  3 17:41:05 2022 L", "00:00:42", 65.0),
+    ],
+)
+def test_run_time_has_the_seconds_that_minutes_lack(tmp_path: Path, finish: str, run_time: str, runtime_s: float) -> None:
+    times = {"SUBMIT_TIME": "Feb  3 17:40", "START_TIME": "Feb  3 17:40", "FINISH_TIME": finish, "RUN_TIME": run_time}
+    (job,), _ = load(tmp_path, bjobs(record(**times)), written="2022-02-03")
+    assert job["runtime_s"] == runtime_s
 
 
 def test_bjobs_records_that_are_no_jobs(tmp_path: Path) -> None:
@@ -259,7 +285,7 @@ def test_bjobs_without_a_header_needs_its_fields(tmp_path: Path) -> None:
 
 def test_export_without_what_makes_a_job_is_refused_with_the_command(tmp_path: Path) -> None:
     short = {name: value for name, value in record().items() if name != "START_TIME"}
-    with pytest.raises(SourceError, match=r"no start_time; export with bjobs -u all -a -json -o"):
+    with pytest.raises(SourceError, match=r"no start_time; export with bjobs -u all -a -hms -json -o"):
         load(tmp_path, bjobs(short))
 
 

@@ -46,7 +46,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], int, list[int], dict[int, tuple[Any, ..
         0: (60.0, 60.0, 1, None, 1, None, "TIMEOUT"), 1: (None, None, None, None, None, None, "PENDING"),
         5: (None, 480.0, 1, None, 1, None, "RUNNING"), 6: (120.0, 0.0, 1, None, 1, None, "COMPLETED"),
     }),
-    "batcheuphoria_bjobs_extended.json": ({"written": "2020-12-31"}, 1, [], {0: (0.0, 0.0, 1, None, 1, 600.0, "COMPLETED")}),
+    "batcheuphoria_bjobs_extended.json": ({"written": "2020-12-31"}, 1, [], {0: (1.0, 0.0, 1, None, 1, 600.0, "COMPLETED")}),
     "blog_all_forms_2022.txt": ({"written": "2022-05-11"}, 3, [], {2: (668.0, 1.0, 1, None, 1, None, "COMPLETED")}),
     "blog_bhist_l_gpu8_2025.txt": ({}, 2, [], {
         0: (4601.0, 1.0, 1, 8, 1, None, "COMPLETED"), 1: (368.0, 0.0, 1, 8, 1, None, "COMPLETED"),

@@ -105,6 +105,17 @@ def test_the_manuals_example_gets_an_estimate(lsf: Lsf) -> None:
         pytest.param('LSB_SUB4_GPU_REQ="num=2:mode=exclusive_process"\n', {"gpu_count": 2}, id="gpu"),
         pytest.param('LSB_SUB4_GPU_REQ="mode=shared"\n', {"gpu_count": 1}, id="gpu_without_a_number_is_one"),
         pytest.param('LSB_SUB_RES_REQ="rusage[ngpus_physical=4.00]"\n', {"gpu_count": 4}, id="gpu_of_the_resource_request"),
+        pytest.param(
+            'LSB_SUB_NUM_PROCESSORS=5\nLSB_SUB_RES_REQ="span[ptile=2]"\nLSB_SUB4_GPU_REQ="num=2"\n',
+            {"gpu_count": 6},
+            id="gpu_of_each_host",
+        ),
+        pytest.param('LSB_SUB_NUM_PROCESSORS=5\nLSB_SUB4_GPU_REQ="num=2/task"\n', {"gpu_count": 10}, id="gpu_of_each_task"),
+        pytest.param(
+            'LSB_SUB_NUM_PROCESSORS=4\nLSB_SUB_RES_REQ="span[ptile=2] rusage[ngpus_physical=3/job]"\n',
+            {"gpu_count": 3},
+            id="gpu_of_the_job",
+        ),
         pytest.param('LSB_SUB_RES_REQ="rusage[mem=100]"\n', {"gpu_count": None, "cpu_count": 1}, id="no_gpu_named"),
         pytest.param('LSB_SUB3_CWD="/scratch/x"\n', {"work_dir": "/scratch/x"}, id="folder"),
         pytest.param("LSB_SUB_RLIMIT_RUN=7200\n", {"time_limit_s": 7200}, id="run_limit_in_seconds"),
