@@ -20,7 +20,7 @@ from runcast.data.cluster import Cluster
 from runcast.data.errors import SourceError
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import read_blocks, text_of
-from runcast.data.sources.lsf_jobs import Job, Unreadable, bare_name, jobs_of, state_of_exit
+from runcast.data.sources.lsf_jobs import Job, Requeues, Unreadable, bare_name, jobs_of, state_of_exit, waiting_batch
 from runcast.data.sources.lsf_requests import read_request
 from runcast.data.sources.record import in_order
 
@@ -66,8 +66,10 @@ _TERM_NAMES = (
 
 def read_acct(path: Path, cluster: Cluster, limit_unit: str) -> Iterator[Batch]:
     """Yield the jobs of one lsb.acct in the file's order; raises SourceError for an lsb.events, which holds no ends of jobs."""
+    requeues = Requeues()
     for first_line, text in _whole_records(path):
-        yield _batch(path, cluster, first_line, text, limit_unit)
+        yield _batch(path, cluster, first_line, text, limit_unit, requeues)
+    yield waiting_batch(cluster, path.name, requeues)
 
 
 def _whole_records(path: Path) -> Iterator[tuple[int, str]]:
@@ -86,7 +88,7 @@ def _whole_records(path: Path) -> Iterator[tuple[int, str]]:
         yield held_line, held
 
 
-def _batch(path: Path, cluster: Cluster, first_line: int, text: str, limit_unit: str) -> Batch:
+def _batch(path: Path, cluster: Cluster, first_line: int, text: str, limit_unit: str, requeues: Requeues) -> Batch:
     rows: list[Job] = []
     rejects: list[Reject] = []
     skipped: Counter[str] = Counter()
@@ -106,7 +108,7 @@ def _batch(path: Path, cluster: Cluster, first_line: int, text: str, limit_unit:
             rows.append(_job(line, raw, limit_unit))
         except Unreadable as damage:
             rejects.append(Reject(path.name, line, str(damage), "", raw))
-    jobs, refused, notes = jobs_of(cluster, path.name, rows)
+    jobs, refused, notes = jobs_of(cluster, path.name, requeues.last_runs(rows))
     return Batch(jobs, in_order(rejects, refused), skipped, notes)
 
 

@@ -5,18 +5,19 @@ Who is killed at a limit of time is a TIMEOUT; whom the owner or the administrat
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from runcast.data.cluster import Cluster
-from runcast.data.sources.batch import Reject
+from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.lsf_requests import Request
 from runcast.data.sources.record import Instants, counted, jobs_table, out_of_range, refuse, sources
 from runcast.data.states import OPEN_STATES, OTHER
 
+REQUEUED = "REQUEUED"
 #: TERM_ reasons that are no fault of the job's own; the others (process and thread limits, signals from elsewhere) are FAILED.
 TERMS = {
     "TERM_ADMIN": "CANCELLED",
@@ -27,8 +28,8 @@ TERMS = {
     "TERM_ORPHAN_SYSTEM": "CANCELLED",
     "TERM_OTHER": "CANCELLED",
     "TERM_OWNER": "CANCELLED",
-    "TERM_REQUEUE_ADMIN": "CANCELLED",
-    "TERM_REQUEUE_OWNER": "CANCELLED",
+    "TERM_REQUEUE_ADMIN": REQUEUED,
+    "TERM_REQUEUE_OWNER": REQUEUED,
     "TERM_CPULIMIT": "TIMEOUT",
     "TERM_RUNLIMIT": "TIMEOUT",
     "TERM_DEADLINE": "DEADLINE",
@@ -99,6 +100,31 @@ def bare_name(name: str) -> str:
     return _ELEMENTS.sub("", name)[:4096] if name.endswith("]") or "]%" in name else name[:4096]
 
 
+class Requeues:
+    """Jobs of a file that were killed and requeued: each waits for the record of its next run, which counts its starts."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int, int], Job] = {}
+        self.joined = 0
+
+    def last_runs(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return the jobs that are over, with the starts of the runs before."""
+        over = []
+        for job in jobs:
+            if self._waiting and (before := self._waiting.pop((job.number, job.element, job.submit_s), None)) is not None:
+                self.joined += 1
+                job = job._replace(attempts=max(job.attempts, before.attempts + 1))
+            if job.state == REQUEUED:
+                self._waiting[job.number, job.element, job.submit_s] = job
+            else:
+                over.append(job)
+        return over
+
+    def still_waiting(self) -> list[Job]:
+        """Return the jobs that have not run again, as they wait; their last run is not their end."""
+        return [job._replace(start_s=0, end_s=0) for job in self._waiting.values()]
+
+
 class Unreadable(Exception):
     """A record that cannot be read; its text is the reject's reason."""
 
@@ -147,6 +173,12 @@ def jobs_of(cluster: Cluster, file: str, rows: list[Job]) -> tuple[pa.Table, lis
         attempts=np.where(first.known, attempts[keep], 0),
     )
     return jobs, rejects, counted(flags, unknown_state=int((states[keep] == OTHER).sum()))
+
+
+def waiting_batch(cluster: Cluster, file: str, requeues: Requeues) -> Batch:
+    """Return what is left at a file's end: the jobs that wait for another run, and how many records the others had before their last."""
+    jobs, refused, notes = jobs_of(cluster, file, requeues.still_waiting())
+    return Batch(jobs, tuple(refused), {"earlier_record": requeues.joined} if requeues.joined else {}, notes)
 
 
 def _columns(rows: list[Job]) -> dict[str, pa.Array]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from runcast.data.cluster import Cluster
 from runcast.data.sources.batch import Batch, Reject
 from runcast.data.sources.blocks import read_blocks, text_of
-from runcast.data.sources.lsf_jobs import Job, Unreadable, bare_name, jobs_of, state_of_exit
+from runcast.data.sources.lsf_jobs import Job, Requeues, Unreadable, bare_name, jobs_of, state_of_exit, waiting_batch
 from runcast.data.sources.lsf_requests import Request, read_request
 from runcast.data.sources.lsf_times import MOMENT, moments_of, read_moment
 from runcast.data.sources.record import in_order
@@ -44,7 +44,7 @@ _WIDTH = 80  # at which LSF folds
 
 def read_text(path: Path, cluster: Cluster, limit_unit: str, written: datetime | None) -> Iterator[Batch]:
     """Yield the jobs of one file in its order."""
-    up_to = written
+    up_to, requeues = written, Requeues()
     for first_line, lines in _pieces(path):
         rows: list[Job] = []
         rejects: list[Reject] = []
@@ -57,8 +57,9 @@ def read_text(path: Path, cluster: Cluster, limit_unit: str, written: datetime |
                 rows.append(_job(line, paragraph, cluster, limit_unit, up_to))
             except Unreadable as fault:
                 rejects.append(Reject(path.name, line, str(fault), "", "\n".join(paragraph)))
-        jobs, refused, notes = jobs_of(cluster, path.name, rows)
+        jobs, refused, notes = jobs_of(cluster, path.name, requeues.last_runs(rows))
         yield Batch(jobs, in_order(rejects, refused), {}, notes)
+    yield waiting_batch(cluster, path.name, requeues)
 
 
 def _pieces(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -159,6 +159,20 @@ def test_requeued_job_counts_its_last_run_and_no_time_in_the_queue(tmp_path: Pat
     assert (job["runtime_s"], job["queue_s"], job["attempts"], job["flags"]) == (3010.0, None, 2, ["requeued"])
 
 
+def test_runs_before_a_requeue_are_starts_of_one_job(tmp_path: Path) -> None:
+    """TERM_REQUEUE_OWNER (10) twice, then a run to the end; job 8 has not run again."""
+    runs = [finish(start=T0 + at, end=T0 + at + 50, status=32, exit_info=10) for at in (10, 100)]
+    lines = [*runs, finish(8, status=32, exit_info=11), finish(start=T0 + 200, end=T0 + 260)]
+    jobs, batches = load(tmp_path, *lines)
+    names = ("job_id", "state", "label", "attempts", "runtime_s", "queue_s")
+    assert [tuple(job[name] for name in names) for job in jobs] == [
+        ("123", "COMPLETED", "event", 3, 60.0, None),
+        ("8", "REQUEUED", "excluded", 0, None, None),
+    ]
+    assert jobs[1]["end_time"] is None
+    assert sum(batch.rows_in for batch in batches) == len(lines)
+
+
 @pytest.mark.parametrize(
     ("fields", "queue_s"),
     [
