@@ -7,9 +7,10 @@ checked on a machine that does not hold the log.
 
 import difflib
 import re
+import string
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import tzinfo
+from datetime import date, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -57,7 +58,7 @@ Clock = Literal["calendar", "week", "relative"]
 
 
 #: A cluster's name is part of paths, of DAGs' names and of assets' addresses: Airflow's characters, ASCII, no step out of a folder.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 #: What a gate may ask of a forecast; evaluation/metrics.py computes them. Of `under_share` neither more nor less is better.
@@ -107,15 +108,99 @@ def _cron(value: str | None) -> str | None:
     return value
 
 
+#: What a word of `collect.command` may hold in braces; a day may name its form: {first:%Y/%m/%d}.
+_DAYS, _DELIMITER = ("first", "last", "next"), "delimiter"
+
+
+def _placeholders(word: str) -> set[str]:
+    """Return which placeholders a word of a command holds; raises ValueError for any other."""
+    names = set()
+    try:
+        parts = list(string.Formatter().parse(word))
+    except ValueError as error:
+        raise ValueError(f"{word!r}: {error}; a brace that is meant is written twice") from None
+    for _, name, form, conversion in parts:
+        if name is None:
+            continue
+        if name not in (*_DAYS, _DELIMITER) or conversion or "{" in (form or "") or (form and name == _DELIMITER):
+            raise ValueError(
+                f"{word!r}: known are {{first}}, {{last}}, {{next}} (also as {{first:%Y/%m/%d}}) and {{delimiter}}; "
+                "a brace that is meant is written twice"
+            )
+        names.add(name)
+    return names
+
+
+class Collect(_Part):
+    """The command whose output is the log: run before the log is read, once for each day that is missing or may have changed."""
+
+    #: Program and arguments, without a shell; {first} and {last} are the day that is fetched, {next} the one after, {delimiter} is random.
+    command: tuple[str, ...] = Field(min_length=1)
+    since: date | None = None  # the first day to fetch; needed where the command names days
+    timeout_s: float = Field(600, gt=0, le=86_400)  # of one command; past it, it is ended with all that it started
+    output_mib_at_most: float = Field(4096, gt=0, le=2**20)  # of one command, before compression; more is a fault
+    environment: dict[str, str] = {}  # variables beside PATH, HOME, TZ (the cluster's zone) and LC_ALL; ${NAME} is expanded
+    #: Lines on standard error that are no fault, as regular expressions; every other line is one.
+    harmless_errors: tuple[str, ...] = ()
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_run(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value[0] or _placeholders(value[0]):
+            raise ValueError(f"the program is {value[0]!r}; name it, without a placeholder")
+        for word in value:
+            _placeholders(word)
+            if "\0" in word:
+                raise ValueError(f"{word!r}: no argument can hold a null byte")
+        return value
+
+    @field_validator("environment")
+    @classmethod
+    def _plain_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\0" in text:
+                raise ValueError(f"{name!r} cannot be a variable of the environment")
+        return value
+
+    @field_validator("harmless_errors")
+    @classmethod
+    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _knows_its_first_day(self) -> Self:
+        if self.names_days and self.since is None:
+            raise ValueError("the command names days: say with `since` (YYYY-MM-DD) which is the first to fetch")
+        return self
+
+    @property
+    def names_days(self) -> bool:
+        """Whether each day is fetched by itself; else the command prints what there is at that moment."""
+        return any(_placeholders(word) & set(_DAYS) for word in self.command)
+
+
 class Source(_Part):
     """Where the log is and how to read it; `options` belongs to the format and is checked by its adapter."""
 
     format: SourceFormat  # what wrote the log; each format has its own `options`
-    paths: tuple[str, ...] = Field(min_length=1)  # of the log's files, with * and **; ${NAME} is expanded when they are read
+    #: Of the log's files, with * and **; ${NAME} is expanded when they are read. What `collect` fetched is read after them.
+    paths: tuple[str, ...] = ()
+    collect: Collect | None = None  # a command that prints the log; null: somebody else writes the files
     options: dict[str, Any] = {}  # of the format, see there
     reject_share_at_most: float = Field(
         0.02, ge=0, le=1
     )  # a load with more refused records stops: real exports stay below 1 %; above, the format is likely wrong
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if not self.paths and self.collect is None:
+            raise ValueError("name the log's files in `paths`, or a command that prints it in `collect`")
+        return self
 
 
 class CartParameters(_Part):
@@ -359,7 +444,7 @@ class Cluster(_Part):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
+        if not CLUSTER_NAME.fullmatch(value):
             raise ValueError(
                 f"{value[:120]!r} cannot name a cluster: up to 100 ASCII letters, digits, '_', '-' and '.', the first no '-' or '.'; "
                 "rename the file, or give it another `name`"
@@ -378,6 +463,12 @@ class Cluster(_Part):
     @classmethod
     def _known_cron(cls, value: str | None) -> str | None:
         return _cron(value)
+
+    @model_validator(mode="after")
+    def _has_days_to_collect(self) -> Self:
+        if self.source.collect is not None and self.clock != "calendar":
+            raise ValueError(f"source.collect fetches days of the calendar, and clock is {self.clock!r}")
+        return self
 
     @property
     def path(self) -> Path:

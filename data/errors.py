@@ -107,6 +107,12 @@ class LogChanged(SourceError, MayPass):
     """A log was cut, replaced or taken away while it was read; nothing was written."""
 
 
+class CollectFailed(MayPass):
+    """The command that prints a log failed, wrote errors, or went on too long; what was fetched before stays, nothing was read."""
+
+    exit_code = Exit.UNAVAILABLE
+
+
 class TooManyRejects(RuncastError):
     """More of a load was rejected than the cluster allows; nothing was written.
 

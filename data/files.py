@@ -23,7 +23,12 @@ def write_whole(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    flush_folder(path.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Have the disk keep what was renamed in a folder."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from runcast.data.acceptance import quality_folder
 from runcast.data.asof import DAY_US, cut_us, day_number, day_of, day_start_us, ended_at, local_days, microseconds, seen_at
 from runcast.data.cluster import Cluster
+from runcast.data.collect import collect
 from runcast.data.days import latest_complete_day, require_over
 from runcast.data.errors import HistoryMismatch, LakeError, LogChanged, Quoted, SourceError, TooManyRejects, UnknownStates
 from runcast.data.lake import Lake, conform, sort_order
@@ -117,10 +118,12 @@ def ingest(
 
     `now` (aware; null: no clock) bounds the load: a day that is not over then is refused, and the end of the log is at most that of
     the latest day that is over. A lake whose cut is later, as after a mistyped day, is mended by a load up to that day or of all.
+    What `source.collect` names is fetched first, where there is a clock: the days that are missing, and anew those asked for.
     Files that tell nothing of these days, nor of the look-back, and have not changed since the last load are passed over. Rows of
     a calendar clock that are a day or more after `now` are refused. Raises NoSuchNight for a day that is not over, SourceError for a
     log that cannot be read, LogChanged for one that changes while it is read, three times in a row, TooManyRejects above the
-    cluster's limit, LakeBusy where another load still runs after `wait_s`; nothing is written then.
+    cluster's limit, CollectFailed where the log cannot be fetched, LakeBusy where another load still runs after `wait_s`; the lake
+    stays as it was then.
     """
     from runcast.data.sources.registry import find_files, pseudonyms_of, read_source
 
@@ -146,10 +149,15 @@ def ingest(
 
     with lake.lock(cluster.name, wait_s):
         _keep_what_it_is_made_with(cluster, settings, lake, None if pseudonyms is None else pseudonyms.to_json())
+        fetched = {} if now is None else collect(cluster, settings, first, last, now).to_notes()
         for _ in range(_READS - 1):
             with suppress(LogChanged):
-                return read_and_load()
-        return read_and_load()
+                return _noting(read_and_load(), fetched)
+        return _noting(read_and_load(), fetched)
+
+
+def _noting(report: IngestReport, fetched: dict[str, int]) -> IngestReport:
+    return replace(report, notes={**report.notes, **fetched})
 
 
 def load(
@@ -408,7 +416,9 @@ def _days_beside(batch: Batch, cluster: Cluster, seen: _Seen) -> list[str | None
 
 def _refuse(cluster: Cluster, seen: _Seen, log: LogFiles) -> None:
     if 0 < seen.notes["empty_files"] == len(log.files):
-        raise SourceError(f"{cluster.name}: every file of {', '.join(cluster.source.paths)} is empty. Nothing was written.")
+        raise SourceError(
+            f"{cluster.name}: every file of {', '.join(cluster.source.paths) or 'what was collected'} is empty. Nothing was written."
+        )
     others = seen.skipped["other_cluster"]
     if others and not seen.accepted + log.accepted:
         raise SourceError(

@@ -3,10 +3,11 @@
 Nothing is written. What looks wrong is a guess from the values alone; it never keeps a cluster from being used.
 """
 
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from runcast.data.cluster import Cluster
+from runcast.data.collect import collect_sample
 from runcast.data.errors import EmptyLog, SourceError
 from runcast.data.settings import Settings
 from runcast.data.sources.batch import Reject
@@ -26,6 +28,7 @@ from runcast.data.unreadable import sentence, unreadable_columns
 RECORDS = 1000
 FILES = 10  # read at most, the latest by name first: one may hold only the jobs that have not ended
 SHOWN = 3
+FETCHED_DAYS = 7  # looked at where nothing was collected yet
 DAY_S = 86_400
 LONGEST_OFFSET_H = 26  # from UTC-12 to UTC+14
 _SHOWN_COLUMNS = (
@@ -67,9 +70,14 @@ class _Sample:
     notes: Counter[str] = field(default_factory=Counter)
 
 
-def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
-    """Read the first records of the latest files (by name) that hold any; raises SourceError, ClusterFileError where none can be read."""
-    sample = _read(cluster, settings)
+def preview(
+    cluster: Cluster, settings: Settings, now: datetime, shown: int = SHOWN, files: Sequence[Path] | None = None
+) -> Preview:
+    """Read the first records of the latest files (by name) that hold any; raises SourceError, ClusterFileError where none can be read.
+
+    `files` (null: those of the log) may be others, such as a sample; of the jobs `shown` are described, evenly chosen.
+    """
+    sample = _read(cluster, settings, find_files(cluster, settings) if files is None else files)
     jobs = pa.concat_tables(sample.tables).to_pandas() if sample.tables else pd.DataFrame()
     reasons = Counter(reject.reason for reject in sample.rejects)
     return Preview(
@@ -79,16 +87,51 @@ def preview(cluster: Cluster, settings: Settings, now: datetime) -> Preview:
         jobs=len(jobs),
         rejects=dict(reasons.most_common()),
         notes=dict(sample.notes),
-        shown=tuple(_shown(jobs, at, cluster.time_zone) for at in sorted({0, len(jobs) // 2, len(jobs) - 1})[:SHOWN]) if len(jobs) else (),
+        shown=tuple(_shown(jobs, at, cluster.time_zone) for at in _chosen(len(jobs), shown)),
         always_null=tuple(name for name in _REQUESTS if len(jobs) and jobs[name].isna().all()),
         looks_wrong=tuple(_looks_wrong(jobs, sample, now)) if len(jobs) else (),
         problem=_problem(sample, len(jobs), reasons),
     )  # fmt: skip
 
 
-def _read(cluster: Cluster, settings: Settings) -> _Sample:
+def preview_fetched(cluster: Cluster, settings: Settings, now: datetime, shown: int = SHOWN) -> Preview:
+    """Fetch the latest days, today first, until one has jobs enough, and read that one; nothing of it is kept.
+
+    Raises CollectFailed where a day cannot be fetched, SourceError where none of them has a record.
+    """
+    today, best, unread = now.astimezone(cluster.zone).date(), None, None
+    names_days = cluster.source.collect is not None and cluster.source.collect.names_days
+    with tempfile.TemporaryDirectory() as folder:
+        for back in range(FETCHED_DAYS if names_days else 1):
+            day = today - timedelta(days=back)
+            path = collect_sample(cluster, settings, day, Path(folder), now)
+            try:
+                found = preview(cluster, settings, now, shown, [path])
+            except SourceError as error:
+                unread = error
+                continue
+            if best is None or found.jobs > best.jobs:
+                best = replace(
+                    found, file=f"what source.collect printed for {day}" if names_days else "what source.collect printed"
+                )
+            if found.jobs >= shown:
+                break
+    if best is None:
+        raise SourceError(f"{cluster.name}: what source.collect printed holds no job yet, up to {today}: {unread}")
+    return best
+
+
+def _chosen(jobs: int, count: int) -> list[int]:
+    """Return the positions of at most `count` of so many jobs, the first and the last among them.
+
+    >>> _chosen(10, 3), _chosen(2, 3), _chosen(0, 3)
+    ([0, 5, 9], [0, 1], [])
+    """
+    return list(range(jobs)) if jobs <= count else [-(-at * (jobs - 1) // (count - 1)) for at in range(count)]
+
+
+def _read(cluster: Cluster, settings: Settings, files: Sequence[Path]) -> _Sample:
     """Read batches until there are records enough; an empty file is passed over while there are others."""
-    files = find_files(cluster, settings)
     sample = _Sample(cluster, files[-1])
     for path in reversed(files):
         before = sample.records
@@ -104,7 +147,7 @@ def _read(cluster: Cluster, settings: Settings) -> _Sample:
         return sample
     if len(files) == 1:
         raise SourceError(f"{files[0]}: holds no record yet")
-    raise SourceError(f"none of the {len(files)} files that source.paths names holds a record")
+    raise SourceError(f"none of the log's {len(files)} files holds a record")
 
 
 def _add(sample: _Sample, path: Path, settings: Settings) -> None:

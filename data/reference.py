@@ -11,6 +11,7 @@ import tokenize
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -54,7 +55,15 @@ EXAMPLES: Mapping[str, Any] = {
     "Cluster.refused": "the export holds no runtime",
     "Source.format": "slurm_sacct",
     "Source.paths": ["/var/log/slurm/sacct-*.txt", "${OLD_LOGS}/2023.txt.gz"],
+    "Source.collect": {
+        "command": ["sacct", "--allusers", "--starttime", "{first}", "--endtime", "{next}"],
+        "since": "2026-01-01",
+    },
     "Source.options": {"delimiter": "|"},
+    "Collect.command": ["sacct", "--allusers", "--parsable2", "--starttime", "{first}", "--endtime", "{next}"],
+    "Collect.since": "2026-01-01",
+    "Collect.environment": {"SLURM_TIME_FORMAT": "%s"},
+    "Collect.harmless_errors": ["^Warning: "],
     "Training.window_days": 365,
     "Training.held_back_share": 0.9,
     "Gate.at_most": 1.5,
@@ -333,7 +342,15 @@ def _type(info: FieldInfo) -> str:
 
 
 _BOUNDS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
-_PLAIN = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Any: "any", type(None): "null"}
+_PLAIN = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    date: "day",
+    Any: "any",
+    type(None): "null",
+}
 
 
 def _words(kind: Any) -> str:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from runcast.data.cluster import Cluster, SourceFormat
+from runcast.data.collect import collected_files
 from runcast.data.errors import ClusterFileError, SourceError
 from runcast.data.log_files import LogFiles
 from runcast.data.pseudonyms import MAPPABLE, Pseudonyms, read_key
@@ -78,7 +79,7 @@ def _check_zone(cluster: Cluster) -> None:
 
 
 def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
-    """Expand `source.paths` into existing files, each once, in name order within each path.
+    """Expand `source.paths` into existing files, each once, in name order within each path; then what `source.collect` fetched.
 
     A format whose log is a folder of tables (pai) finds its file there; of other formats a pattern passes folders over. Raises
     SourceError where a path names no file, or an environment variable of it is not set.
@@ -94,6 +95,12 @@ def find_files(cluster: Cluster, settings: Settings) -> list[Path]:
             why = f"names only a folder; name its files, e.g. {written.rstrip('/') + '/*.txt'!r}." if paths else "names no file."
             raise SourceError(f"{cluster.name}: {written!r} (now {pattern}) {why} Check source.paths in {cluster.path}.")
         found |= dict.fromkeys(files)
+    if cluster.source.collect is not None:
+        found |= dict.fromkeys(collected_files(cluster, settings))
+        if not found:
+            raise SourceError(
+                f"{cluster.name}: nothing has been collected yet. A night fetches it: runcast nightly --cluster {cluster.name}."
+            )
     return list(found)
 
 

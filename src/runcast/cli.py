@@ -149,6 +149,39 @@ def clusters_check(
         raise typer.Exit(exit_code(error))
 
 
+@clusters_app.command("new")
+def clusters_new(
+    name: Annotated[
+        str, typer.Argument(help="Of the new cluster: its file is NAME.yaml in the first folder of RUNCAST_CLUSTERS.")
+    ],
+    scheduler: Annotated[str, typer.Option("--from", help="What runs the cluster: slurm, lsf, pbs or kubernetes.")],
+    time_zone: Annotated[str | None, typer.Option("--time-zone", help="Of the cluster; default: this machine's.")] = None,
+    gpus_tracked: Annotated[
+        bool | None, typer.Option("--gpus-tracked/--no-gpus-tracked", help="Whether a request without GPUs means 0 of them.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help="First day to fetch, YYYY-MM-DD; default: a year ago.")] = None,
+    logs: Annotated[
+        str | None, typer.Option("--logs", help="Files that hold the log (quoted, with *), where it is not to be fetched.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take what was found and the defaults.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the cluster file of a Slurm, LSF, PBS or Kubernetes cluster, check it, and show ten jobs as they are understood."""
+    from runcast import new_cluster
+
+    settings = read_settings()
+    answers = new_cluster.Answers(time_zone, gpus_tracked, since, logs)
+    ask = None if yes or as_json or not sys.stdin.isatty() else typer.prompt
+    path = new_cluster.write(name, scheduler, answers, settings, dt.datetime.now(dt.UTC), ask)
+    with _progress(f"{name}: reading the log's first records", as_json):
+        row = _cluster_row(path, read_files(path.parent)[path], settings, reads=True, shown=new_cluster.SHOWN)
+    error = ClusterFileError(f"{path} is written, and not ready: {row['problem']}")
+    bad = row["problem"] is not None
+    _result({"path": str(path), **row, **(describe(error) if bad else {})}, as_json, new_cluster.shown(path, row, settings))
+    if bad:
+        raise typer.Exit(exit_code(error))
+
+
 @clusters_app.command("reference")
 def clusters_reference() -> None:
     """Print the reference of cluster files: every key with type, default, example and meaning, in Markdown."""
@@ -637,8 +670,11 @@ def _cluster_files(settings: Settings) -> dict[Path, Cluster | ClusterFileError]
     return files
 
 
-def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Settings, *, reads: bool = False) -> dict[str, Any]:
+def _cluster_row(
+    path: Path, held: Cluster | ClusterFileError, settings: Settings, *, reads: bool = False, shown: int = 3
+) -> dict[str, Any]:
     """Describe one cluster file; `problem` says why it cannot be used now. With `reads`, what the log's first records come to."""
+    from runcast.data.collect import collected_files
     from runcast.data.sources.registry import check_options, find_files
 
     if isinstance(held, ClusterFileError):
@@ -647,12 +683,13 @@ def _cluster_row(path: Path, held: Cluster | ClusterFileError, settings: Setting
     if problem is None:
         try:
             check_options(held)
-            if not any(file.stat().st_size for file in find_files(held, settings)):
+            fetches = held.source.collect is not None and not held.source.paths and not collected_files(held, settings)
+            if not fetches and not any(file.stat().st_size for file in find_files(held, settings)):
                 problem = "every file that source.paths names is empty"
             elif reads:
-                from runcast.data.preview import preview
+                from runcast.data.preview import preview, preview_fetched
 
-                found = preview(held, settings, dt.datetime.now(dt.UTC))
+                found = (preview_fetched if fetches else preview)(held, settings, dt.datetime.now(dt.UTC), shown)
                 problem = found.problem
         except RuncastError as error:
             problem = str(error)
