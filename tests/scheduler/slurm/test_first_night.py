@@ -69,11 +69,6 @@ def test_a_slurm_with_accounting_has_its_first_night_without_an_editor(node: One
     assert content["description"] == "Slurm cluster onenode"
     for text in ("job train2", "2 GPUs", "ready", "Next: runcast nightly --cluster onenode"):
         assert text in new.stdout
-        False,
-        True,
-        True,
-        True,
-    ]
     assert new.stdout.count("  job ") == 7
     assert not (tmp_path / "var" / "collected").exists()  # a look keeps nothing
     again = runcast(node, tmp_path, "clusters", "new", "onenode", "--from", "slurm", "--yes")
