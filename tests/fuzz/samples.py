@@ -158,6 +158,12 @@ def _unquoted(lines: list[bytes], _notes: Mapping[str, int]) -> int | None:
     return None if any(b'"' in line for line in lines) else sum(map(bool, lines))
 
 
+def _even_quotes(lines: list[bytes], _notes: Mapping[str, int]) -> int | None:
+    """A text with a line end makes a record of several lines."""
+    texts = [line.decode(errors="backslashreplace") for line in lines]
+    return None if any(text.count('"') % 2 for text in texts) else sum(bool(t.strip()) and not t.startswith("#") for t in texts)
+
+
 def _swf_count(lines: list[bytes], _notes: Mapping[str, int]) -> int:
     return sum(bool(line.strip()) and not line.strip().startswith(b";") for line in lines)
 
@@ -589,7 +595,7 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout("acme", "acme", lambda j: ",".join(map(str, _acme(j).values())), _unquoted, ",".join(_ACME) + "\n"),
     Layout("acme_lines", "acme", _acme_json, _json_lines, file="log.jsonl"),
-    Layout("lsf", "lsf", _lsf, lambda lines, notes: None, file="lsb.acct"),
+    Layout("lsf", "lsf", _lsf, _even_quotes, file="lsb.acct"),
     Layout(
         "lsf_bjobs",
         "lsf",
