@@ -187,8 +187,9 @@ class _Log:
         """Raise SourceError where the file has held so many lines that are no records, and no record."""
         if not self._has_record and len(self._foreign) >= most:
             raise SourceError(
-                f"{self._path}: no record of a Grid Engine accounting file (colons between 43 and more fields) but ",
+                f"{self._path}: no record of a Grid Engine accounting file (43 fields or more between colons) but ",
                 Quoted(self._foreign[0][:80]),
+                ". Name the file `accounting` itself, not what qacct prints of it.",
             )
 
     def batch(self, rows: _Rows) -> Batch:
