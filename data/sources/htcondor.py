@@ -10,7 +10,7 @@ twice the last counts; an expression in the place of a number is no number.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ _ATTRIBUTES = (
     "requestcpus", "requestgpus", "requestmemory", "jobuniverse", "maxhosts",
 )  # fmt: skip
 _END = re.compile(r"^(?:[^\S\n]*|\*\*\*.*|-- .*)\n", re.MULTILINE)
+_LINE = re.compile(r"^[^\S\n]*([A-Za-z_][\w.]*)[^\S\n]*=[^\S\n]*(.*)$", re.ASCII | re.MULTILINE)
 _FOREIGN = re.compile(r"^(?![^\S\n]*[A-Za-z_][\w.]*[^\S\n]*=).", re.ASCII | re.MULTILINE)
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{0,15})?(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
@@ -147,8 +148,6 @@ def _time(ad: dict[str, Any], name: str) -> float | None:
 
 def _class_ads(path: Path, wanted: frozenset[str]) -> Iterator[Objects]:
     """Yield ads in the long form: `name = value` lines, a blank line or the banner of a history file (`***`) after each."""
-    names = "|".join(map(re.escape, sorted(wanted)))
-    find = re.compile(rf"^[^\S\n]*({names})[^\S\n]*=[^\S\n]*(.*?)[^\S\n]*$", re.ASCII | re.MULTILINE | re.IGNORECASE).findall
     rest, line = "", 1
     has_ad = False
     for block in read_blocks(path):
@@ -163,17 +162,17 @@ def _class_ads(path: Path, wanted: frozenset[str]) -> Iterator[Objects]:
             ads.append((line, rest))
             line += rest.count("\n")
             rest = ""
-        some = _parsed(path, ads, find)
+        some = _parsed(path, ads, wanted)
         has_ad |= bool(some.objects)
         yield some
-    last = _parsed(path, [(line, rest)], find)
+    last = _parsed(path, [(line, rest)], wanted)
     if not has_ad and not last.objects:
         begins = last.rejects[0].raw[:80] if last.rejects else ""
         raise SourceError(f"{path}: neither JSON nor ClassAds of jobs (`ClusterId = 7` and more lines) but ", Quoted(begins))
     yield last
 
 
-def _parsed(path: Path, ads: Iterable[tuple[int, str]], find: Callable[[str], list[tuple[str, str]]]) -> Objects:
+def _parsed(path: Path, ads: Iterable[tuple[int, str]], wanted: frozenset[str]) -> Objects:
     objects, lines, raw, rejects = [], [], [], []
     for first, text in ads:
         if not text:  # two ends in a row
@@ -181,7 +180,7 @@ def _parsed(path: Path, ads: Iterable[tuple[int, str]], find: Callable[[str], li
         if _FOREIGN.search(text):
             rejects.append(Reject(path.name, first, "not_a_class_ad", "", text.rstrip("\n")))
             continue
-        objects.append({name.lower(): _value(value) for name, value in find(text)})
+        objects.append({low: _value(value.rstrip()) for name, value in _LINE.findall(text) if (low := name.lower()) in wanted})
         lines.append(first)
         raw.append(text.rstrip("\n"))
     return Objects(objects, lines, raw.__getitem__, rejects)
