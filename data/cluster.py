@@ -42,6 +42,7 @@ SourceFormat = Literal[
     "sge",
     "htcondor",
     "flux",
+    "kubernetes",
     "helios",
     "pai",
     "philly",

@@ -23,6 +23,9 @@ NOT_ACCELERATORS = (
     "rdma/", "devices.kubevirt.io/", "vpc.amazonaws.com/", "github.com/", "smarter-devices/", "openshift.io/", "kubernetes.io/",
 )  # fmt: skip
 POD_LEVEL = ("cpu", "memory")  # what a request of the whole pod may name, huge pages aside
+#: Labels by which a pod chooses the model of its GPUs; a product that ends in -SHARED is time-sliced: one "GPU" is a share of one.
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name")
+TIME_SLICED = "-SHARED"
 MIG = re.compile(r"nvidia\.com/mig-((\d)g\.\d{1,4}gb)(?:\.me(?:\.all)?)?", re.ASCII)
 A30_PROFILES = frozenset({"1g.6gb", "2g.12gb", "4g.24gb"})  # of four slices; all other GPUs that divide have seven
 
@@ -62,8 +65,28 @@ def pod_request(spec: Spec) -> PodRequest:
     """Return what a pod of this specification asks for; raises ValueError where a quantity is none."""
     asked = _effective(spec)
     gpus, model = _gpus(asked, spec)
+    selector = spec.get("nodeSelector") or {}
+    product = next((str(selector[label]) for label in PRODUCT_LABELS if selector.get(label)), None)
+    if gpus and product is not None:
+        gpus = None if product.endswith(TIME_SLICED) else gpus
+        model = model or product
     mem_bytes = asked.get("memory")
     return PodRequest(asked.get("cpu"), None if mem_bytes is None else mem_bytes / 2**20, gpus, model)
+
+
+def total_request(groups: Iterable[tuple[int, PodRequest]]) -> PodRequest:
+    """Return what pods of one or several forms ask for together: each a sum, GPUs unknown where one form's are."""
+    requests = [(pods, one) for pods, one in groups if pods]
+    models = {one.gpu_model for _, one in requests if one.gpu_count}
+    cpus = [pods * one.cpu_count for pods, one in requests if one.cpu_count is not None]
+    mem_mib = [pods * one.mem_mib for pods, one in requests if one.mem_mib is not None]
+    gpus = [pods * one.gpu_count for pods, one in requests if one.gpu_count is not None]
+    return PodRequest(
+        sum(cpus) if cpus else None,
+        sum(mem_mib) if mem_mib else None,
+        sum(gpus) if len(gpus) == len(requests) else None,
+        "mixed" if len(models) > 1 else next(iter(models), None),
+    )
 
 
 def pods_at_once(job_spec: Spec) -> int:

@@ -58,6 +58,37 @@ def top_items(path: Path) -> Iterator[Any]:
             yield from _elements(text)
 
 
+def objects_or_items(path: Path, key: str) -> Iterator[Any]:
+    """Yield each value of a file: of an array its elements, of an object with an array under `key` that array's.
+
+    Raises SourceError where the file is missing, cut or no JSON.
+    """
+    with open_log(path) as file:
+        text = _Text(file, path)
+        while not text.is_at_end():
+            if text.accepts("["):
+                yield from _elements(text)
+                continue
+            if not text.accepts("{"):
+                yield text.value()
+                continue
+            fields: dict[str, Any] = {}
+            has_items = False
+            while not text.accepts("}"):
+                name = text.value()
+                text.expect(":")
+                if name == key and text.accepts("["):
+                    has_items = True
+                    yield from _elements(text)
+                else:
+                    fields[str(name)] = text.value()
+                if not text.accepts(","):
+                    text.expect("}")
+                    break
+            if not has_items:
+                yield fields
+
+
 def _elements(text: "_Text") -> Iterator[Any]:
     if text.accepts("]"):
         return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from runcast.data.errors import RuncastError
-from runcast.data.pod_resources import pod_request, pods_at_once
+from runcast.data.pod_resources import pod_request, pods_at_once, total_request
 from runcast.scheduler.client import Forecast
 
 PREFIX = "runcast.io"
@@ -75,7 +75,7 @@ def job_of(request: Object, now_s: float) -> dict[str, Any] | None:
         "qos": above.get("priorityClassName") or first.get("priorityClassName"),
         "job_name": metadata.get("name") or (metadata.get("generateName") or "").rstrip("-"),
         "node_count": sum(pods for pods, _ in groups),
-        **_requested(groups),
+        **total_request((pods, pod_request(spec)) for pods, spec in groups if pods)._asdict(),
         "time_limit_s": min(deadlines_s, default=None),
         "time_limit_kind": "hard" if deadlines_s else None,
     }
@@ -155,16 +155,3 @@ def _at(place: Any, steps: Iterable[str]) -> Any:
     for step in steps:
         place = place.get(step) or {}
     return place
-
-
-def _requested(groups: Iterable[tuple[int, Object]]) -> dict[str, Any]:
-    """Return the CPUs, MiB and GPUs of pods of one or several forms: each a sum, unknown where one form's is."""
-    requests = [(pods, pod_request(spec)) for pods, spec in groups if pods]
-    models = {one.gpu_model for _, one in requests if one.gpu_count}
-    total: dict[str, Any] = {"gpu_model": "mixed" if len(models) > 1 else next(iter(models), None)}
-    for name in ("cpu_count", "mem_mib"):
-        values = [pods * value for pods, one in requests if (value := getattr(one, name)) is not None]
-        total[name] = sum(values) if values else None
-    gpus = [None if one.gpu_count is None else pods * one.gpu_count for pods, one in requests]
-    total["gpu_count"] = None if None in gpus else sum(gpu for gpu in gpus if gpu is not None)
-    return total

@@ -128,3 +128,20 @@ def test_a_job_runs_no_more_pods_at_once_than_it_completes(job: dict[str, Any], 
 def test_a_quantity_that_is_none_is_named(place: str) -> None:
     with pytest.raises(ValueError, match="found 'lots'"):
         pod_request({"containers": [{"name": "c", "resources": {place: {"cpu": "lots"}}}]})
+
+
+@pytest.mark.parametrize(
+    ("selector", "gpu_count", "gpu_model"),
+    [
+        pytest.param({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, 2.0, "NVIDIA-A100-SXM4-80GB", id="product"),
+        pytest.param({"cloud.google.com/gke-accelerator": "nvidia-l4"}, 2.0, "nvidia-l4", id="GKE"),
+        # "Time-Slicing GPUs in Kubernetes": the product of nodes whose GPUs are shared ends so.
+        pytest.param({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, None, "Tesla-T4-SHARED", id="time-sliced"),
+        pytest.param({"disk": "ssd"}, 2.0, None, id="no product"),
+    ],
+)
+def test_model_is_what_the_node_selector_chooses(
+    selector: dict[str, str], gpu_count: float | None, gpu_model: str | None
+) -> None:
+    request = pod_request({"containers": [container({"nvidia.com/gpu": 2})], "nodeSelector": selector})
+    assert (request.gpu_count, request.gpu_model) == (gpu_count, gpu_model)

@@ -333,6 +333,42 @@ def _flux(job: Job) -> dict[str, Any]:
     return said
 
 
+def _kubernetes(job: Job) -> dict[str, Any]:
+    """A Job, the pod of one, or Kueue's Workload, by its number: some of each belong together."""
+    form, name = "%Y-%m-%dT%H:%M:%SZ", f"j{job.number // 3}"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
+    resources = {"requests": {"cpu": f"{job.cpus}", "memory": f"{job.cpus}Gi", "nvidia.com/gpu": str(job.gpus)}}
+    spec = {"containers": [{"name": "c", "resources": resources}], "activeDeadlineSeconds": job.limit_s}
+    kind = ("Job", "Pod", "Workload")[job.number % 3]
+    metadata = {
+        "name": f"{name}-{kind}",
+        "namespace": job.user,
+        "uid": f"{kind}-{job.number}",
+        "creationTimestamp": text(job.submit_s, form),
+    }
+    ended = {"terminated": {"exitCode": 0 if job.state == "COMPLETED" else 1, "finishedAt": text(job.end_s, form)}}
+    phase = {"COMPLETED": "Succeeded", "RUNNING": "Running", "PENDING": "Pending"}.get(job.state, "Failed")
+    if kind == "Job":
+        done = {"type": "Complete", "status": "True", "lastTransitionTime": text(job.end_s, form)}
+        status: dict[str, Any] = {"startTime": text(job.submit_s, form), "conditions": [done] if phase == "Succeeded" else []}
+        metadata |= {"name": name, "uid": f"uid-{name}"}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": kind,
+            "metadata": metadata,
+            "spec": {"template": {"spec": spec}},
+            "status": status,
+        }
+    metadata["ownerReferences"] = [owner]
+    if kind == "Pod":
+        status = {"phase": phase, "containerStatuses": [{"name": "c", "restartCount": 0, "state": {} if is_open(job) else ended}]}
+        status |= {} if phase == "Pending" else {"startTime": text(job.start_s, form)}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": text(job.start_s, form)}
+    sets = {"queueName": "q", "podSets": [{"count": job.nodes, "template": {"spec": spec}}]}
+    return {"kind": kind, "metadata": metadata, "spec": sets, "status": {"conditions": [admitted]}}
+
+
 def clock_of(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
@@ -575,6 +611,14 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout("htcondor_ads", "htcondor", _condor, file="history", document=_class_ads),
     Layout("flux", "flux", _flux, file="jobs.json", document=lambda records: '{"jobs": [' + ",\n".join(records) + "]}"),
     Layout("flux_lines", "flux", lambda j: json.dumps(_flux(j)), _json_lines, file="jobs.jsonl"),
+    Layout(
+        "kubernetes",
+        "kubernetes",
+        _kubernetes,
+        file="pods.json",
+        document=lambda records: '{"apiVersion": "v1", "items": [' + ",\n".join(records) + '], "kind": "List"}',
+    ),
+    Layout("kubernetes_watch", "kubernetes", _kubernetes, file="watch.json", document="\n".join),
     Layout("swf", "swf", _swf, _swf_count, _SWF_HEAD, file="log.swf"),
     Layout(
         "helios",
