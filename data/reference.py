@@ -105,6 +105,8 @@ EXAMPLES: Mapping[str, Any] = {
     "Written.format": "%d.%m.%Y %H:%M:%S",
     "swf.unix_start_time": 1_000_000_000,
     "k8s_pods.trace_end_s": 12_902_960.0,
+    "kubernetes.user_label": "acme.org/submitter",
+    "kubernetes.user_annotation": "acme.org/submitter",
 }
 
 #: What `time` takes, what such a time looks like in the log, and what it is in a cluster of Europe/Berlin.
