@@ -27,8 +27,11 @@ _SACCT_FIELDS = (
 #: Kinds of workloads beside pods and jobs; those that a Kubernetes cluster knows are fetched too.
 _WORKLOADS = (
     "jobsets.jobset.x-k8s.io",
-    "mpijobs.kubeflow.org",
+    "trainjobs.trainer.kubeflow.org",
     "pytorchjobs.kubeflow.org",
+    "mpijobs.kubeflow.org",
+    "tfjobs.kubeflow.org",
+    "rayjobs.ray.io",
     "jobs.batch.volcano.sh",
     "workloads.kueue.x-k8s.io",
 )

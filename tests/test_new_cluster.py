@@ -6,7 +6,7 @@ The commands of a real Slurm are asked in tests/scheduler/slurm/test_first_night
 import datetime as dt
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ import yaml
 from runcast import cli, new_cluster
 from runcast.data.cluster import read_cluster
 from runcast.data.errors import ClusterFileError, CollectFailed, RuncastError, UsageError
+from runcast.data.job import ingest
+from runcast.data.lake import Lake
 from runcast.data.presets import machine_zone
+from runcast.data.preview import preview_fetched
 from runcast.data.settings import Settings, read_settings
 
 NOW = dt.datetime(2026, 3, 5, 3, tzinfo=dt.UTC)
@@ -197,6 +200,70 @@ def test_lsf_is_fetched_by_days_with_years_in_its_dates(host: Host) -> None:
     collect = content["source"]["collect"]
     assert collect["command"][1:] == ["-l", "-UF", "-u", "all", "-C", "{first:%Y/%m/%d}/00:00,{next:%Y/%m/%d}/00:00"]
     assert collect["environment"] == {"LSF_ENVDIR": "/opt/lsf/conf", "LSB_DISPLAY_YEAR": "Y"}
+
+
+BACCT = """
+Accounting information about jobs that are:
+  - submitted by all users.
+  - completed normally or exited
+------------------------------------------------------------------------------
+"""
+BACCT_JOB = """
+Job <101>, Job Name <train>, User <ada>, Project <default>, Status <DONE>, Queue <gpu>, Command <python train.py>
+Tue Mar  3 10:00:00 2026: Submitted from host <login1>, CWD </home/ada>;
+Tue Mar  3 10:01:00 2026: Dispatched 2 Task(s) on Host(s) <n1> <n1>, Allocated 2 Slot(s) on Host(s) <n1> <n1>;
+Tue Mar  3 11:01:30 2026: Completed <done>.
+"""
+BACCT_END = """
+SUMMARY:      ( time unit: second )
+ Total number of done jobs:       0      Total number of exited jobs:     0
+"""
+
+
+def ended_jobs(host: Host, names: Sequence[str]) -> list[list[Any]]:
+    """Load what the new cluster's log holds up to the 3rd, and return its ended jobs."""
+    cluster = read_cluster(host.folder / "clusters" / "lab.yaml")
+    report = ingest(cluster, host.settings, last=dt.date(2026, 3, 3), now=NOW)
+    assert report.rejected == 0
+    lake = Lake(host.settings.lake)
+    return [[row[name] for name in names] for row in lake.read_ended("lab", lake.dates("lab")).to_pylist()]
+
+
+def test_lsf_is_fetched_by_days_of_which_some_are_quiet(host: Host) -> None:
+    (host.folder / "busy").write_text(BACCT + BACCT_JOB + BACCT_END)
+    (host.folder / "quiet").write_text(BACCT + BACCT_END)
+    host.has("bacct", lambda at: f'case "$6" in 2026/03/03/00:00,2026/03/04/00:00) cat {at}/busy;; *) cat {at}/quiet;; esac')
+    host.has("lsid", "My cluster name is hpc7\n")
+    host.new("lsf", since="2026-03-02", time_zone="UTC")
+    assert ended_jobs(host, ("job_id", "user", "job_name", "runtime_s", "cpu_count", "state")) == [
+        ["101", "ada", "train", 3630.0, 2.0, "COMPLETED"]
+    ]
+
+
+def test_accounting_logs_of_pbs_that_are_named_lead_to_jobs(host: Host) -> None:
+    (host.folder / "20260303").write_text(
+        "03/03/2026 11:01:00;E;7.srv;user=ada group=g jobname=train queue=gpu ctime=1772532000 qtime=1772532000 etime=1772532000 "
+        "start=1772532060 exec_host=n1/0*8 Resource_List.ncpus=8 Resource_List.ngpus=2 Resource_List.walltime=02:00:00 "
+        "session=1 end=1772535660 Exit_status=0\n"
+    )
+    host.new("pbs", logs=f"{host.folder}/20*", time_zone="America/Denver", gpus_tracked=True)
+    assert ended_jobs(host, ("job_id", "user", "runtime_s", "gpu_count", "time_limit_s")) == [
+        ["7.srv", "ada", 3600.0, 2.0, 7200.0]
+    ]
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize(
+    ("sample", "jobs"), [("hcs_bacct_l_unfolded.txt", 15), ("ceems_bacct_l_gpu_2026.txt", 1)]
+)  # paragraphs that begin with "Job <", counted by grep
+def test_real_text_of_bacct_is_read_through_a_new_cluster_file(host: Host, traces: Path, sample: str, jobs: int) -> None:
+    host.has("bacct", (traces / "raw_samples" / "lsf" / sample).read_text())
+    host.has("lsid", "")
+    host.new("lsf", time_zone="UTC")
+    cluster = read_cluster(host.folder / "clusters" / "lab.yaml")
+    found = preview_fetched(cluster, host.settings, NOW, new_cluster.SHOWN)
+    assert (found.jobs, found.problem) == (jobs, None)
+    assert len(found.shown) == min(jobs, 10)
 
 
 def test_logs_that_lie_there_are_read_and_nothing_is_fetched(host: Host) -> None:

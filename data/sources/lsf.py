@@ -27,6 +27,7 @@ from runcast.data.sources.lsf_times import NO_YEAR
 
 _LOOK_AT_BYTES = 1 << 18
 _OLD_CSV = re.compile(r"\s*\"?job_id\"?,|[^\n]*,submit_time,", re.ASCII)
+_BACCT = re.compile(r"\s*Accounting information about jobs that are")  # all that a quiet day has
 _HEADER = re.compile(r"\s*JOBID *([^\w\s\[\]]) *[A-Z]", re.ASCII)
 _DAY_IN_NAME = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)", re.ASCII)
 _UNITS = {"kb": "K", "mb": "M", "gb": "G", "tb": "T", None: ""}
@@ -83,7 +84,7 @@ def _batches(path: Path, cluster: Cluster, options: Options, unit: str, written:
         return read_acct(path, cluster, unit)
     if beginning.lstrip("\ufeff \t\n").startswith("{"):
         return read_json(path, cluster, unit, written)
-    if any(PARAGRAPH.match(line) for line in lines):
+    if any(PARAGRAPH.match(line) for line in lines) or _BACCT.match(beginning):
         return read_text(path, cluster, unit, written)
     if (header := _HEADER.match(beginning)) or options.fields:
         delimiter = header[1] if header else options.delimiter
