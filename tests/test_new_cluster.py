@@ -252,6 +252,67 @@ def test_accounting_logs_of_pbs_that_are_named_lead_to_jobs(host: Host) -> None:
     ]
 
 
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "train", "namespace": "vision", "uid": "u1", "creationTimestamp": "2026-03-03T10:00:00Z"},
+    "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "2"}}}]},
+    "status": {
+        "phase": "Succeeded",
+        "startTime": "2026-03-03T10:01:00Z",
+        "containerStatuses": [
+            {
+                "name": "main",
+                "restartCount": 0,
+                "state": {
+                    "terminated": {"exitCode": 0, "startedAt": "2026-03-03T10:01:05Z", "finishedAt": "2026-03-03T11:01:00Z"}
+                },
+            }
+        ],
+    },
+}
+
+
+def has_kubernetes(host: Host, objects: str) -> None:
+    (host.folder / "objects").write_text(objects)
+    kinds = "pods\njobs.batch\njobsets.jobset.x-k8s.io\nworkloads.kueue.x-k8s.io\nsecrets\n"
+    (host.folder / "kinds").write_text(kinds)
+    host.has("kubectl", lambda at: f"case $1 in get) cat {at}/objects;; config) echo lab-a;; *) cat {at}/kinds;; esac")
+
+
+def test_kubernetes_is_fetched_as_it_stands_with_the_kinds_of_workloads_that_it_knows(host: Host) -> None:
+    has_kubernetes(host, json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD]}))
+    host.variables["KUBECONFIG"] = "/etc/runcast/kubeconfig"
+    content = host.new("kubernetes", time_zone="UTC")
+    assert (content["description"], content["gpus_tracked"]) == ("Kubernetes cluster lab-a", True)
+    assert content["source"]["collect"] == {
+        "command": [
+            f"{host.folder}/bin/kubectl", "get", "pods,jobs.batch,jobsets.jobset.x-k8s.io,workloads.kueue.x-k8s.io",
+            "--all-namespaces", "--output=json",
+        ],
+        "environment": {"KUBECONFIG": "/etc/runcast/kubeconfig"},
+    }  # fmt: skip
+    assert ended_jobs(host, ("job_id", "group", "runtime_s", "gpu_count", "cpu_count", "state")) == [
+        ["vision/train", "vision", 3600.0, 2.0, 4.0, "COMPLETED"]
+    ]
+    (host.folder / "objects").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+    cluster = read_cluster(host.folder / "clusters" / "lab.yaml")
+    later = ingest(cluster, host.settings, first=dt.date(2026, 3, 4), last=dt.date(2026, 3, 4), now=NOW + dt.timedelta(hours=1))
+    assert (later.rejected, Lake(host.settings.lake).rows_by_date("lab")) == (
+        0,
+        {"2026-03-03": 1},
+    )  # deleted since, and still there
+
+
+@pytest.mark.traces
+def test_real_objects_of_kubectl_are_read_through_a_new_cluster_file(host: Host, traces: Path) -> None:
+    sample = (traces / "raw_samples" / "kubernetes" / "ood_pod_several.json").read_text()
+    has_kubernetes(host, sample)
+    host.new("kubernetes", time_zone="UTC")
+    found = preview_fetched(read_cluster(host.folder / "clusters" / "lab.yaml"), host.settings, NOW, new_cluster.SHOWN)
+    assert (found.jobs, found.problem) == (len(json.loads(sample)["items"]), None)
+
+
 @pytest.mark.traces
 @pytest.mark.parametrize(
     ("sample", "jobs"), [("hcs_bacct_l_unfolded.txt", 15), ("ceems_bacct_l_gpu_2026.txt", 1)]
