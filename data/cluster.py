@@ -49,7 +49,6 @@ SourceFormat = Literal[
     "acme",
     "swf",
     "lsf",
-    "k8s_pods",
     "table",
 ]
 TimeLimitKind = Literal["hard", "advisory", "absent"]
@@ -196,6 +195,16 @@ class Source(_Part):
     reject_share_at_most: float = Field(
         0.02, ge=0, le=1
     )  # a load with more refused records stops: real exports stay below 1 %; above, the format is likely wrong
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _not_an_older_name(cls, value: Any) -> Any:
+        if value == "k8s_pods":
+            raise ValueError(
+                "k8s_pods is no format any more: write `format: table` with a map of its columns, as the example openb.yaml does; "
+                "what kubectl prints is `format: kubernetes`"
+            )
+        return value
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:

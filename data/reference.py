@@ -104,7 +104,7 @@ EXAMPLES: Mapping[str, Any] = {
     "SecondsFrom.seconds_from": "2024-01-01T00:00:00",
     "Written.format": "%d.%m.%Y %H:%M:%S",
     "swf.unix_start_time": 1_000_000_000,
-    "k8s_pods.trace_end_s": 12_902_960.0,
+    "table.log_end": "2026-06-30T00:00:00Z",
     "kubernetes.user_label": "acme.org/submitter",
     "kubernetes.user_annotation": "acme.org/submitter",
 }

@@ -23,7 +23,7 @@ from runcast.data.sources.batch import Batch
 from runcast.data.sources.pseudonymised import pseudonymised
 
 #: Formats whose job ids are names that people gave: of pods, or of PAI's jobs.
-_IDS_ARE_NAMES = ("kubernetes", "k8s_pods", "pai")
+_IDS_ARE_NAMES = ("kubernetes", "pai")
 
 Read = Callable[[Path, Cluster], Iterator[Batch]]
 

@@ -28,7 +28,7 @@ from runcast.data.sources.batch import Batch
 from runcast.data.sources.numbers import Numbers, read_numbers
 from runcast.data.sources.record import Instants, counted, in_order, jobs_table, refuse, sources, spans_us
 from runcast.data.sources.table_moments import Moments, derive_moments, find_faults, starts_of, without_wait
-from runcast.data.sources.table_options import COUNTS, NUMBERS, TEXTS, TIMES, Column, Options
+from runcast.data.sources.table_options import CONSTANT_COUNTS, COUNTS, NUMBERS, TEXTS, TIMES, Column, Options
 from runcast.data.sources.table_rows import Rows, read_rows
 from runcast.data.sources.table_values import column_values, numbers, state_words, texts, times
 from runcast.data.states import canonical_states, unknown_states
@@ -63,7 +63,10 @@ def _batch(rows: Rows, path: Path, cluster: Cluster, options: Options, seen: Cou
     take = pa.array(keep)
     columns: dict[str, pa.Array] = {name: column.take(take) for name, column in named.items()}
     columns |= {name: counts[name].to_arrow().take(take) for name in COUNTS if name in counts}
-    columns |= {name: pa.repeat(value, len(keep)) for name, value in options.constants.items() if name != "state"}
+    given = {
+        name: float(value) if name in CONSTANT_COUNTS else value for name, value in options.constants.items() if name != "state"
+    }
+    columns |= {name: pa.repeat(value, len(keep)) for name, value in given.items()}
     if "job_id" not in columns:
         columns["job_id"] = _content_ids(rows.columns, mapped, take, seen)
     elif options.repeated_ids == "array_tasks":

@@ -11,7 +11,7 @@ from runcast.data.sources.numbers import Numbers
 from runcast.data.sources.record import Instants, out_of_range, spans_us
 from runcast.data.sources.table_options import DURATIONS, RESTARTS, STARTS, TIMES, Options
 from runcast.data.sources.times import Times, microseconds
-from runcast.data.states import OPEN_STATES
+from runcast.data.states import OPEN_STATES, WAITING_STATES
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def derive_moments(
         ends = np.where(never, withdrawn, start.us + run_us)
         end = Instants(ends, (start.known & run_known) | never)
     names = np.where(~state_known & ~end.known, np.where(start.known, "RUNNING", "PENDING"), names)
+    by_deletion, at_log_end = _before_log_end(names, end, options)
+    names = np.where(by_deletion, np.where(np.isin(names, list(WAITING_STATES)), "CANCELLED", "COMPLETED"), names)
     is_open = np.isin(names, list(OPEN_STATES))
     forecast = is_open & end.known
     end = Instants(end.us, end.known & ~is_open)
@@ -75,13 +77,23 @@ def derive_moments(
         "requeued": starts_of(numbers, start.known) > 1 if options.start_time_is == "first_start" else no,
         "end_assumed": assumed,
         "start_assumed": start.known if options.start_is_submit else no,
-        "end_is_forecast": forecast,
+        "ended_by_deletion": by_deletion & start.known,
+        "open_at_log_end": is_open & at_log_end,
+        "end_is_forecast": forecast & ~at_log_end,
         "runtime_clamped": clamped,
         "clock_ambiguous": clock,
         "duration_differs": start.known & end.known & run_known & (np.abs(ran_us - run_us) > 1e6),
         "state_unknown": ~state_known & end.known,
     }
     return Moments(submit, start, end, pa.array(names, pa.string()), clamped, is_open, flags)
+
+
+def _before_log_end(names: np.ndarray, end: Instants, options: Options) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the end of a job in an open state is true, and where it is that of the log; nowhere if the log's end is not given."""
+    if options.log_end is None:
+        return np.zeros(len(names), bool), np.zeros(len(names), bool)
+    at_log_end = ~end.known | (end.us >= round(options.log_end.timestamp() * 1e6))
+    return np.isin(names, list(OPEN_STATES)) & ~at_log_end, at_log_end
 
 
 def starts_of(numbers: Mapping[str, Numbers], started: np.ndarray) -> np.ndarray:

@@ -9,13 +9,23 @@ from typing import Annotated, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 TEXTS = (
     "job_id", "user", "group", "account", "queue", "qos", "job_name", "work_dir",
     "gpu_model", "task_role", "framework", "node_list",
 )  # fmt: skip
 COUNTS = ("gpu_count", "cpu_count", "mem_mib", "node_count", "time_limit_s", "priority")
+CONSTANT_COUNTS = ("node_count", "cpu_count", "gpu_count")
 DURATIONS = ("runtime_s", "queue_s")
 TIMES = ("submit_time", "start_time", "end_time")
 RESTARTS, STARTS = "restarts", "starts"  # become the canonical `attempts`: one more, or as it is; 0 starts: it never ran
@@ -102,12 +112,21 @@ class Words(_Part):
         return _checked_pattern(value, ("value",))
 
 
+class Factor(_Part):
+    """A column by which another is multiplied."""
+
+    column: str  # name in the file
+    unit: Literal["one", "percent", "thousandths"] = "one"  # of its numbers
+
+
 class Column(Words):
     """Where a canonical column comes from, and how its values are written."""
 
     time: TimeFormat | None = None  # of a time: how it is written (below); default: `time` of the options
     unit: str | None = None  # of a number (below); default: seconds, MiB, one
-    times: Literal["node_count", "cpu_count"] | None = None  # the value is for each of these (gpu_count, cpu_count, mem_mib)
+    times: Literal["node_count", "cpu_count"] | Factor | None = (
+        None  # the value is for each of these (gpu_count, cpu_count, mem_mib), or is multiplied by a column: a share of each GPU
+    )
     zero_is_null: bool = False  # of a number: 0 says "not asked for", as of memory in many logs
     detail: Mapping[
         str, Words
@@ -146,10 +165,13 @@ class Options(_Part):
     start_is_submit: bool = False  # the log has no start: take the submission for it, and flag each row
     zero_runtime: Literal["ran", "cancelled_never_started"] = "ran"  # what CANCELLED with 0 s means, in logs without a start time
     runtime_begins: Literal["start", "submission"] = "start"  # submission: runtime_s holds the wait, which is taken off
+    log_end: datetime | None = (
+        None  # jobs in an open state that end then are open; any that end before it ended by that: COMPLETED, if they ran
+    )
     runtime_clamped_at_s: float | None = Field(default=None, gt=0)  # at it and above a runtime is a lower bound: censored
     array_pattern: str | None = None  # RE2 over job_id with groups `array` and, optional in the match, `task`
     repeated_ids: Literal["one_job", "array_tasks"] = "one_job"  # array_tasks: the log lost the task numbers; told apart by order
-    constants: Mapping[str, str] = {}  # canonical text columns that are the same for every job
+    constants: Mapping[str, str] = {}  # text columns, and counts of nodes, CPUs and GPUs, that are the same for every job
 
     @field_validator("columns", "constants")
     @classmethod
@@ -167,6 +189,13 @@ class Options(_Part):
                 raise ValueError(f"{name}: {fault}")
         return value
 
+    @field_validator("log_end")
+    @classmethod
+    def _is_a_moment(cls, value: datetime | None) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"{value} has no timezone; write it with its offset, e.g. 2026-06-30T00:00:00Z")
+        return value
+
     @field_validator("array_pattern")
     @classmethod
     def _usable_array_pattern(cls, value: str | None) -> str | None:
@@ -174,9 +203,12 @@ class Options(_Part):
 
     @model_validator(mode="after")
     def _constants_are_texts(self) -> Self:
-        wrong = sorted(set(self.constants) - {*TEXTS, "state"} | set(self.constants) & set(self.columns))
+        wrong = sorted(set(self.constants) - {*TEXTS, *CONSTANT_COUNTS, "state"} | set(self.constants) & set(self.columns))
         if wrong:
-            raise ValueError(f"constants: {', '.join(wrong)}: only text columns that `columns` does not name")
+            raise ValueError(f"constants: {', '.join(wrong)}: only text columns, and counts, that `columns` does not name")
+        no_count = [name for name in CONSTANT_COUNTS if not self.constants.get(name, "0").isdecimal()]
+        if no_count:
+            raise ValueError(f"constants: {', '.join(no_count)}: expected a whole number")
         return self
 
     @model_validator(mode="after")
@@ -226,6 +258,8 @@ def _fault(name: str, column: Column, columns: Mapping[str, object]) -> str | No
         return "`zero_is_null` is for numbers; say `null_words: ['0']`"
     if column.times is None:
         return None
+    if isinstance(column.times, Factor):
+        return None if name in COUNTS else f"`times` is for {', '.join(COUNTS)}"
     if name not in ("gpu_count", "cpu_count", "mem_mib") or column.times == name:
         return f"`times: {column.times}` is for gpu_count, cpu_count and mem_mib"
     return None if column.times in columns else f"`times: {column.times}` needs {column.times} among the columns"

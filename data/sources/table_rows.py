@@ -19,7 +19,7 @@ from runcast.data.sources.batch import Reject
 from runcast.data.sources.blocks import open_log, read_blocks, read_piece, text_of
 from runcast.data.sources.delimited import read_delimited
 from runcast.data.sources.json_items import array_items, top_items
-from runcast.data.sources.table_options import Options
+from runcast.data.sources.table_options import Factor, Options
 
 _BATCH_ROWS = 65_536
 _ITEMS = 16_384  # of a JSON array at once
@@ -45,7 +45,9 @@ def read_rows(path: Path, options: Options) -> Iterator[Rows]:
             raise SourceError(
                 f"{path}: is read as {kind}, where source.options.{name} means nothing; leave it out, or set `kind`"
             )
-    needed = {words.column for c in options.columns.values() for words in (c, *c.detail.values())} | options.only_where.keys()
+    every = list(options.columns.values())
+    needed = {words.column for c in every for words in (c, *c.detail.values())} | options.only_where.keys()
+    needed |= {c.times.column for c in every if isinstance(c.times, Factor)}
     return (_only(rows, options.only_where) for rows in _every_row(path, kind, options, needed))
 
 

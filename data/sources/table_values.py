@@ -16,6 +16,7 @@ from runcast.data.sources.durations import time_limit
 from runcast.data.sources.numbers import Numbers, read_numbers
 from runcast.data.sources.table_options import (
     CLOCK_UNITS,
+    COUNT_UNITS,
     COUNTS,
     DURATIONS,
     MEMORY_SUFFIX,
@@ -23,6 +24,7 @@ from runcast.data.sources.table_options import (
     STARTS,
     UNITS,
     Column,
+    Factor,
     Options,
     SecondsFrom,
     TimeFormat,
@@ -161,7 +163,11 @@ def numbers(name: str, columns: Mapping[str, pa.Array], options: Options, path: 
     column = said.column
     result, limit_words = _plain_numbers(said)
     result = result.within(LARGEST_NUMBER)
-    if column.times:
+    if isinstance(column.times, Factor):
+        share = _plain_numbers(_values(name, Column(column=column.times.column), columns, options, path))[0]
+        whole = round(1 / COUNT_UNITS[column.times.unit])  # dividing by it is exact where multiplying by its inverse is not
+        result = result.only(share.known | (result.values == 0)).scaled(share.values / whole).within(LARGEST_NUMBER)
+    elif column.times:
         each, _ = numbers(column.times, columns, options, path)
         result = result.only(each.known).scaled(each.values).within(LARGEST_NUMBER)
     if column.zero_is_null or name == "time_limit_s":

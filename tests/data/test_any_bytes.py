@@ -22,10 +22,6 @@ FORMATS = {
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue",
         "1,u,v,1,4,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-09 18:45:36,275,0",
     ),
-    "k8s_pods": (
-        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time",
-        "p,4000,1024,1,500,,LS,Succeeded,50,900,60",
-    ),
     "pai": (
         "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
         "j1,worker,2.0,Terminated,110.0,182.0,600.0,29.3,50.0,T4",
@@ -63,7 +59,7 @@ def write(folder: Path, name: str, content: bytes, header: str) -> Path:
 
 
 def read(path: Path, name: str) -> list[Batch]:
-    clock = {"pai": "week", "k8s_pods": "relative"}.get(name, "calendar")
+    clock = {"pai": "week"}.get(name, "calendar")
     described = {"name": "c", "source": {"format": name, "paths": ["x"]}, "time_zone": "Asia/Shanghai", "clock": clock}
     return list(SOURCES[name](path, Cluster.model_validate(described)))
 

@@ -224,10 +224,9 @@ def test_a_cluster_knows_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        ("{format: k8s_pods, paths: [p], options: {trace_end_s: .inf}}", r"options\.trace_end_s: .*finite"),
         ("{format: table, paths: [t], options: {columns: {}, runtime_clamped_at_s: .inf}}", r"runtime_clamped_at_s: .*finite"),
     ],
-    ids=["pods", "table"],
+    ids=["table"],
 )
 def test_an_option_that_is_no_finite_number_is_refused(tmp_path: Path, source: str, match: str) -> None:
     (tmp_path / "c.yaml").write_text(f"source: {source}\ntime_zone: UTC\n")
@@ -269,3 +268,9 @@ def test_the_shipped_folder_shows_the_demo_and_an_example_says_how_to_be_used() 
         find_cluster(settings.clusters, "kth")
     assert find_cluster(settings.with_examples().clusters, "kth").name == "kth"
     assert read_settings(settings.with_examples().environment).clusters == settings.with_examples().clusters
+
+
+def test_name_of_a_format_that_went_is_refused_with_what_replaces_it(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("source:\n  format: k8s_pods\n  paths: [p]\ntime_zone: UTC\n")
+    with pytest.raises(ClusterFileError, match=r"c\.yaml:2: source\.format: k8s_pods is no format .*openb\.yaml.*: kubernetes"):
+        read_cluster(tmp_path / "c.yaml")

@@ -143,7 +143,7 @@ def test_an_error_that_would_quote_the_log_does_not(tmp_path: Path, settings: Se
 @pytest.mark.parametrize(
     ("source", "mapped"),
     [
-        pytest.param("{format: k8s_pods, paths: [x]}", True, id="pods are named"),
+        pytest.param("{format: kubernetes, paths: [x]}", True, id="pods are named"),
         pytest.param("{format: pai, paths: [x]}", True, id="jobs of PAI are named"),
         pytest.param("{format: table, paths: [x], options: {columns: {user: u}}}", True, id="made of the row"),
         pytest.param("{format: table, paths: [x], options: {columns: {job_id: i}}}", False, id="the log's own"),

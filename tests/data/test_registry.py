@@ -91,7 +91,7 @@ def test_zone_that_only_python_has_is_refused_before_anything_is_read(tmp_path: 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_empty_log_that_is_compressed_is_an_empty_log_in_every_format(tmp_path: Path, name: str) -> None:
-    clock = {"pai": ("Asia/Shanghai", "week"), "k8s_pods": ("UTC", "relative")}
+    clock = {"pai": ("Asia/Shanghai", "week")}
     zone, shows = clock.get(name, ("UTC", "calendar"))
     options = {"columns": {"submit_time": "a", "start_time": "b", "end_time": "c"}} if name == "table" else {}
     source = {"format": name, "paths": ["x"], "options": options}

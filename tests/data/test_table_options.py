@@ -216,7 +216,7 @@ def test_option_that_would_do_nothing_on_its_column_is_refused(columns: dict[str
     [
         pytest.param({"delimeter": ";"}, "delimeter", id="option"),
         pytest.param({"array_pattern": "("}, "is no RE2 pattern", id="broken pattern"),
-        pytest.param({"constants": {"gpu_count": "1"}}, "only text columns", id="constant of a number"),
+        pytest.param({"constants": {"mem_mib": "1"}}, "only text columns", id="constant of a number"),
         pytest.param({"start_is_submit": True}, "start_is_submit is for logs without a start", id="two starts"),
         pytest.param({"columns": {"job_id": "id", "runtime_s": "r"}}, "no submission time", id="no submission"),
         pytest.param({"columns": {"submit_time": "s", "start_time": "b"}}, "neither end_time nor runtime_s", id="no end"),

@@ -657,11 +657,24 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout("lsf_text", "lsf", _bacct, lambda lines, notes: None, file="bacct.txt"),
     Layout(
-        "k8s_pods",
-        "k8s_pods",
+        "table_pods",
+        "table",
         _pod,
         _unquoted,
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n",
+        {
+            "columns": {
+                "job_id": "name",
+                "submit_time": "creation_time",
+                "start_time": "scheduled_time",
+                "end_time": "deletion_time",
+                "state": "pod_phase",
+                "gpu_count": {"column": "num_gpu", "times": {"column": "gpu_milli", "unit": "thousandths"}},
+            },
+            "constants": {"node_count": "1"},
+            "time": {"seconds_from": "1970-01-01T00:00:00Z"},
+            "log_end": "1970-03-01T00:00:00Z",
+        },
         clock="relative",
     ),
     Layout(
