@@ -23,8 +23,8 @@ nothing later than its end. A day that has not begun is refused.
 - `fits`: a fit of this night was killed or failed, in training or in judging, and the log names it. The night is done without it. The
   page of all clusters and `runcast status` say the same.
 - `train_*`, `evaluate`, `register`, `promote`, `export`: safe to clear and run again; each replaces its own output whole.
-- yellow, *up for retry*: a lock that another night holds, a full disk, a tracking server that does not answer. It is tried again four
-  times, with waits that double from a minute. Bad data is not.
+- yellow, *up for retry*: a lock that another night holds, a full disk, a log that cannot be fetched, a tracking server that does
+  not answer. It is tried again four times, with waits that double from a minute. Bad data is not.
 
 **Nights that were missed** (with AIRFLOW_HOME=RUNCAST_HOME/airflow where `make ui` runs):
 `airflow backfill create --dag-id nightly_NAME --from-date 2026-01-07T00:00:00+01:00 --to-date

@@ -6,6 +6,9 @@ The commands of a real Slurm are asked in tests/scheduler/slurm/test_first_night
 import datetime as dt
 import json
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from runcast.data.presets import machine_zone
 from runcast.data.preview import preview_fetched
 from runcast.data.settings import Settings, read_settings
 
+ROOT = Path(__file__).parents[1]
 NOW = dt.datetime(2026, 3, 5, 3, tzinfo=dt.UTC)
 CONFIG = """\
 Configuration data as of 2026-03-05T03:00:00
@@ -354,6 +358,33 @@ def test_command_shows_ten_jobs_as_they_are_understood_and_what_comes_next(
     failed = json.loads(capsys.readouterr().out)
     assert "exit code 1" in failed["problem"]
     assert os.listdir(host.folder / "clusters") == ["lab.yaml"]  # noqa: PTH208  what is written stays, to be mended
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said", "files"),
+    [
+        pytest.param("Europe/Oslo\ny\n2026-01-01\n", 0, "time_zone: Europe/Oslo", ["lab.yaml"], id="answered"),
+        pytest.param("Europe/Oslo\n\x04", 130, "interrupted", [], id="Ctrl-D at the second question"),
+        pytest.param("Europe/Oslo\nperhaps\n", 2, "'perhaps': answer y or n", [], id="no answer"),
+    ],
+)
+def test_terminal_is_asked_and_a_question_left_open_writes_nothing(
+    host: Host, typed: str, code: int, said: str, files: list[str]
+) -> None:
+    host.has("bacct", BACCT + BACCT_JOB)
+    host.has("lsid", "")
+    ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
+    command = [sys.executable, "-m", "runcast", "clusters", "new", "lab", "--from", "lsf"]
+    environment = {**host.settings.environment, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, stdin=theirs, capture_output=True, text=True, env=environment, cwd=host.folder, timeout=60, check=False
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(host.folder / "clusters") == files  # noqa: PTH208
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -96,6 +96,8 @@ def _run(words: list[str]) -> int:
         return int(ended or Exit.DONE)
     except TyperException as mistyped:
         return _failed(UsageError(mistyped.format_message()))
+    except typer.Abort:  # Ctrl-C or Ctrl-D where a question is put
+        return _failed(KeyboardInterrupt())
     except (RuncastError, KeyboardInterrupt) as error:
         return _failed(error)
     except Exception as error:  # noqa: BLE001 - a fault: its traceback is printed, and the process ends with its code

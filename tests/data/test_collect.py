@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -197,6 +198,19 @@ def test_time_out_ends_what_the_command_had_started_too(site: Site) -> None:
     with pytest.raises(CollectFailed, match="took longer than 2 s"):
         site.collect()
     assert is_gone(int(started.read_text()))
+
+
+def test_disk_that_takes_no_more_leaves_nothing_and_ends_the_command(site: Site) -> None:
+    site.program = "while True: sys.stdout.buffer.write(os.urandom(1 << 20))"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    cluster = site.cluster
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            collect(cluster, site.settings, None, None, MORNING)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert site.files() == {}
 
 
 def test_command_that_leaves_a_process_behind_is_whole_and_the_process_ends(site: Site) -> None:
