@@ -13,6 +13,7 @@ where it has one; plus overhead. Where only a limit is given it is the request.
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 Spec = Mapping[str, Any]
@@ -45,20 +46,25 @@ class PodRequest(NamedTuple):
     gpu_model: str | None
 
 
+@lru_cache(maxsize=1 << 12)
+def _quantity(text: str) -> float:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"expected a quantity of at least 0, such as 500m or 1.5Gi, found {text[:40]!r}")
+    number, exponent, suffix = match.groups()
+    value = float(f"{number}e{exponent}") if exponent else float(number) * _SUFFIXES[suffix or ""]
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]!r} is beyond any quantity")
+    return value
+
+
 def quantity(text: Any) -> float:
     """Return a resource quantity of Kubernetes as a number of at least 0; raises ValueError.
 
     >>> quantity("500m"), quantity("1.5Gi"), quantity(2), quantity("1e3")
     (0.5, 1610612736.0, 2.0, 1000.0)
     """
-    match = _QUANTITY.fullmatch(str(text).strip())
-    if match is None or isinstance(text, bool):
-        raise ValueError(f"expected a quantity of at least 0, such as 500m or 1.5Gi, found {str(text)[:40]!r}")
-    number, exponent, suffix = match.groups()
-    value = float(f"{number}e{exponent}") if exponent else float(number) * _SUFFIXES[suffix or ""]
-    if not math.isfinite(value):
-        raise ValueError(f"{str(text)[:40]!r} is beyond any quantity")
-    return value
+    return _quantity(str(text))
 
 
 def pod_request(spec: Spec) -> PodRequest:

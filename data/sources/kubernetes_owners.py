@@ -1,6 +1,6 @@
 """Objects that own pods: what they ask for, how many of their pods run at once, and how they stand.
 
-Sources: Kubernetes' reference of JobStatus; JobSet's, Kubeflow's (training operator, MPI operator, trainer), Volcano's and Kueue's
+Sources: Kubernetes' reference of JobStatus; JobSet's, Kubeflow's (training operator, MPI operator, trainer), Ray's, Volcano's and Kueue's
 references of their status. A condition says when it last changed; which conditions there are is each controller's own.
 """
 
@@ -29,8 +29,9 @@ from runcast.data.sources.kubernetes_item import (
     whole,
 )
 
-_SUCCEEDED = ("Complete", "Completed", "Succeeded", "SuccessCriteriaMet")
-_FAILED = ("Failed", "FailureTarget")
+#: SuccessCriteriaMet and FailureTarget are not yet the end: pods still terminate.
+_SUCCEEDED = ("Complete", "Completed", "Succeeded")
+_FAILED = ("Failed",)
 #: Reasons of a failed owner that say more than that.
 _WHY = {"DeadlineExceeded": "TIMEOUT", "MaximumExecutionTimeExceeded": "TIMEOUT", "Preempted": "PREEMPTED"}
 _PHASES = {
@@ -39,6 +40,7 @@ _PHASES = {
 }  # fmt: skip
 #: Reasons of Kueue's condition Finished; any other took the workload away: it was out of step with its job, or replaced.
 _FINISHED = {"Succeeded": "COMPLETED", "JobFinished": "COMPLETED", "Failed": "FAILED"}
+_RAY = {"PENDING": "PENDING", "RUNNING": "RUNNING", "STOPPED": "CANCELLED", "SUCCEEDED": "COMPLETED", "FAILED": "FAILED"}
 _GO_DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 
 
@@ -52,6 +54,10 @@ def templates(kind: str, spec: Object) -> list[tuple[int, Object]]:
     if kind in KUBEFLOW:
         roles: list[Any] = next((list(part(spec, name).values()) for name in spec if name.lower().endswith("replicaspecs")), [])
         return [(_count(role, "replicas"), part(role, "template", "spec")) for role in roles if isinstance(role, dict)]
+    if kind in ("RayJob", "RayCluster"):
+        cluster = part(spec, "rayClusterSpec") if kind == "RayJob" else spec
+        groups = [(_count(one, "replicas"), part(one, "template", "spec")) for one in parts(cluster, "workerGroupSpecs")]
+        return [(1, part(cluster, "headGroupSpec", "template", "spec")), *groups]
     if kind == VOLCANO_JOB:
         return [(_count(one, "replicas"), part(one, "template", "spec")) for one in parts(spec, "tasks")]
     if kind == KUEUE:
@@ -71,6 +77,10 @@ def read_owner(item: Item, owner: Object, *, is_deleted: bool) -> None:
     known = conditions(status)
     if kind == VOLCANO_JOB:
         _read_volcano(item, status)
+    elif kind == "RayJob":
+        item.state = _RAY.get(text(status.get("jobStatus")), "")
+        item.start_us, item.is_start_assumed = instant_us(status.get("startTime"), "startTime"), True
+        item.end_us = instant_us(status.get("endTime"), "endTime")
     elif kind == KUEUE:
         _read_kueue(item, spec, status, known)
     else:

@@ -365,3 +365,21 @@ def test_user_is_who_the_chosen_label_or_annotation_names(tmp_path: Path, option
     named = pod("a", 10, 20, owner=owner, **{option.removeprefix("user_") + "s": {"acme.org/user": "ada"}})
     (row,), _ = load(tmp_path, owner, named, **{option: "acme.org/user"})
     assert (row["user"], row["group"]) == ("ada", "ns")
+
+
+def test_ray_job_asks_for_its_head_and_workers_and_ends_with_its_status(tmp_path: Path) -> None:
+    workers = [{"replicas": 3, "template": {"spec": SPEC}}]
+    ray = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerGroupSpecs": workers}
+    status = {"jobStatus": "SUCCEEDED", "startTime": at(30), "endTime": at(630)}
+    owner: Object = {
+        "apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": meta("r"), "spec": {"rayClusterSpec": ray}, "status": status,
+    }  # fmt: skip
+    (row,), _ = load(tmp_path, owner)
+    assert (row["state"], row["runtime_s"], row["gpu_count"], row["node_count"], row["flags"]) == (
+        "COMPLETED", 600.0, 6.0, 4.0, ["start_assumed"],
+    )  # fmt: skip
+
+
+def test_job_whose_pods_still_terminate_is_not_over(tmp_path: Path) -> None:
+    (row,), _ = load(tmp_path, job("train", condition("SuccessCriteriaMet", 600), active=1))
+    assert (row["state"], row["end_time"]) == ("RUNNING", None)
