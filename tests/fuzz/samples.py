@@ -334,7 +334,7 @@ def _flux(job: Job) -> dict[str, Any]:
 
 
 def _kubernetes(job: Job) -> dict[str, Any]:
-    """A Job, the pod of one, or Kueue's Workload, by its number: some of each belong together."""
+    """A Job, the pod of one that is not in the file, or Kueue's Workload of that, by its number."""
     form, name = "%Y-%m-%dT%H:%M:%SZ", f"j{job.number // 3}"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
     resources = {"requests": {"cpu": f"{job.cpus}", "memory": f"{job.cpus}Gi", "nvidia.com/gpu": str(job.gpus)}}
@@ -349,9 +349,12 @@ def _kubernetes(job: Job) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": 0 if job.state == "COMPLETED" else 1, "finishedAt": text(job.end_s, form)}}
     phase = {"COMPLETED": "Succeeded", "RUNNING": "Running", "PENDING": "Pending"}.get(job.state, "Failed")
     if kind == "Job":
-        done = {"type": "Complete", "status": "True", "lastTransitionTime": text(job.end_s, form)}
-        status: dict[str, Any] = {"startTime": text(job.submit_s, form), "conditions": [done] if phase == "Succeeded" else []}
-        metadata |= {"name": name, "uid": f"uid-{name}"}
+        done = {
+            "type": "Complete" if phase == "Succeeded" else "Failed",
+            "status": "True",
+            "lastTransitionTime": text(job.end_s, form),
+        }
+        status: dict[str, Any] = {"startTime": text(job.start_s, form), "conditions": [] if is_open(job) else [done]}
         return {
             "apiVersion": "batch/v1",
             "kind": kind,
