@@ -241,7 +241,7 @@ class RuncastParameters(_Part):
     min_data_in_leaf: int = Field(50, ge=1, le=LARGEST_INT)  # jobs in a leaf, at least
     scored_rows: int = Field(300_000, ge=1)  # (job, candidate) pairs that the scorer learns from
     refined_jobs: int = Field(60_000, ge=100)  # jobs that the refiner and the calibration learn from
-    margin_jobs: int = Field(1000, ge=50)  # latest ended jobs that correct p90
+    margin_jobs: int = Field(1000, ge=50, le=200_000)  # latest ended jobs that correct p90
     margin_level: float = Field(0.92, gt=0, lt=1)  # a little over 0.9: what drifts falls short
 
 

@@ -352,6 +352,7 @@ def _is_plain(path: str) -> bool:
         and not path.startswith("/")
         and "\\" not in path
         and ".." not in parts
+        and path.isprintable()
         and PurePosixPath(path).as_posix() == path
     )
 

@@ -2,9 +2,10 @@
 
 import http.client
 import json
+import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -16,6 +17,7 @@ Forecast = dict[str, Any]
 REFUSED = (400, 413, 422)  # what was sent is at fault; every other status says nothing of it
 LARGEST_ANSWER_BYTES = 64 << 20  # of a batch; one forecast takes about 200 bytes
 JOBS_AT_ONCE = 500  # in one request; the service bounds a body's size
+_WORD = re.compile(r"[A-Za-z0-9_.:/@+-]{1,64}")  # as in runcast.lua: it is written into comments and annotations
 
 
 class ServiceError(RuncastError):
@@ -128,19 +130,40 @@ def _read_answer(status: int, body: bytes) -> Any:
         return answer
     problem = answer.get("error") if isinstance(answer, dict) else None
     text = problem.get("message") if isinstance(problem, dict) else problem
+    shown = str(text)[:200].encode("unicode_escape").decode()  # in one line of a log, whatever it holds
     kind = RefusedError if status in REFUSED else ServiceError
-    raise kind("status", f"{status}: {str(text)[:200]}")
+    raise kind("status", f"{status}: {shown}")
 
 
 def read_forecast(answer: Any) -> Forecast:
-    """Return the answer if it is a forecast: p50_s and p90_s finite, in order, at least 0; raises ServiceError."""
+    """Return the answer if it is a forecast: p50_s and p90_s finite, in order, at least 0; raises ServiceError.
+
+    Of what else it says, only what is as the service would say it is left in it: the caller writes it into comments and annotations.
+    """
     if not isinstance(answer, dict):
         raise ServiceError("rubbish", f"expected a forecast, found {str(answer)[:60]!r}")
     p50_s, p90_s = answer.get("p50_s"), answer.get("p90_s")
     if not _is_seconds(p50_s) or not _is_seconds(p90_s) or p90_s < p50_s:
         raise ServiceError("rubbish", f"p50_s and p90_s are not seconds in order: {p50_s!r}, {p90_s!r}")
-    return answer
+    return {name: value for name, value in answer.items() if name not in _IS_SENSIBLE or _IS_SENSIBLE[name](value)}
 
 
 def _is_seconds(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e10
+    return _is_number(value) and 0 <= value < 1e10
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+_IS_SENSIBLE: Mapping[str, Callable[[Any], bool]] = {
+    "point_s": _is_seconds,
+    "confidence": lambda value: _is_number(value) and 0 <= value <= 1,
+    "n_history": lambda value: isinstance(value, int) and _is_number(value) and 0 <= value < 1e9,
+    "source": _is_word,
+    "model_version": _is_word,
+}

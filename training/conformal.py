@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 CALIBRATION_SHARE = 0.125
 #: Below this many calibration jobs the corrected quantile is noise; the fitted one is left as it is.
 CALIBRATION_JOBS_AT_LEAST = 50
+#: Jobs that a margin remembers at most: some 40 MiB beside a scheduler.
+MARGIN_JOBS_AT_MOST = 200_000
 
 
 def split_latest(jobs: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -171,9 +173,24 @@ class Margin:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "Margin":
-        """Return what `content` gave; of a model trained before owners were kept, without them and their bounds."""
-        owners = content.get("owners") or repeat(None)
-        return cls(content["size"], content["level"], content["residuals"], owners, content.get("trained_log"))
+        """Return what `content` gave; of a model trained before owners were kept, without them and their bounds.
+
+        Raises ValueError, TypeError or KeyError where it gave none of these: what is wrong would show only once jobs have ended.
+        """
+        size, level, trained_log = content["size"], content["level"], content.get("trained_log")
+        residuals, owners = content["residuals"], content.get("owners") or [None] * len(content["residuals"])
+        if not isinstance(size, int) or not 1 <= size <= MARGIN_JOBS_AT_MOST or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(
+                f"margin: expected a size up to {MARGIN_JOBS_AT_MOST} and a level between 0 and 1: {size!r}, {level!r}"
+            )
+        if not isinstance(residuals, list) or not isinstance(owners, list) or not len(residuals) == len(owners) <= size:
+            raise ValueError(f"margin: expected as many owners as residuals, up to {size}")
+        logs = residuals if trained_log is None else [*residuals, trained_log]
+        if not all(isinstance(one, float | int) and abs(one) <= OVERRUN for one in logs):
+            raise ValueError(f"margin: expected residuals and trained_log from -{OVERRUN:g} to {OVERRUN:g}")
+        if not all(isinstance(owner, str | None) for owner in owners):
+            raise ValueError("margin: expected names of owners, or null")
+        return cls(size, level, residuals, owners, trained_log)
 
     def _residuals(self) -> list[float]:
         return [residual for residual, _ in self._latest.values()]

@@ -40,6 +40,17 @@ class Calibration:
     def of(self, score: Floats) -> Floats:
         return np.interp(score, self.score, self.share)
 
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Return what `content` gives; raises ModelFileError where it is no rising line of shares."""
+        score, share = (np.asarray(content[name], np.float64) for name in ("score", "share"))
+        is_line = score.ndim == 1 and score.shape == share.shape and score.size > 0
+        if not is_line or (np.diff(score) < 0).any() or (np.diff(share) < 0).any() or share[0] < 0 or share[-1] > 1:
+            raise ModelFileError(
+                "calibration: expected scores and as many shares from 0 to 1, both rising; export the model again"
+            )
+        return cls(tuple(score.tolist()), tuple(share.tolist()))
+
 
 #: What the median's second model is relative to; a job before which nothing had ended counts as one of a second.
 NEAREST = "nearest_median_s"
@@ -129,7 +140,7 @@ class Ranked:
         refines = Refiner(second_look)
         if not {*refines.reads} <= {*columns}:
             raise ModelFileError(f"{FILES[4]}: its features are not the model's; export the model again")
-        calibration = Calibration(tuple(content["calibration"]["score"]), tuple(content["calibration"]["share"]))
+        calibration = Calibration.read(content["calibration"])
         margin = Margin.read(content["margin"])
         return cls(kind, columns, Median(of_runtime, of_ratio), p90, scorer, refines, calibration, margin)
 

@@ -22,6 +22,7 @@ from runcast.training.ranked import Ranked
 
 #: Of the folder's layout. A reader refuses another one.
 FORMAT = 1
+LARGEST_FACTOR = 1e12  # of p90, and seconds of a median: with one above it some job's forecast might not be finite
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,13 @@ class ModelCard:
     parameters: Mapping[str, Any]
     training: Mapping[str, Any]  # jobs, censored_jobs, first_submit, last_end, cut (ISO 8601, UTC), seed
     libraries: Mapping[str, str]
+
+
+def require_factor(value: Any) -> float:
+    """Return a number of a model file by which, or with which, it answers; raises ModelFileError where it is none above 0."""
+    if not 0 < float(value) <= LARGEST_FACTOR:
+        raise ModelFileError(f"expected a number above 0 and up to {LARGEST_FACTOR:g}, found {value!r}; export the model again")
+    return float(value)
 
 
 class Rule(Protocol):
@@ -93,7 +101,8 @@ class Baseline:
     def read(cls, kind: str, columns: tuple[str, ...], content: Mapping[str, Any], files: Mapping[str, str]) -> Self:
         known, unknown = content["p90_factor"]
         hit, miss = content["hit_share"]
-        return cls(kind, columns, float(content["fallback_s"]), (float(known), float(unknown)), (float(hit), float(miss)))
+        fallback_s = require_factor(content["fallback_s"])
+        return cls(kind, columns, fallback_s, (require_factor(known), require_factor(unknown)), (float(hit), float(miss)))
 
 
 @dataclass(frozen=True)
@@ -160,7 +169,12 @@ class Cart:
             raise ModelFileError(f"the tree's arrays have different lengths {sorted(sizes)}; export the model again")
         if (nodes["feature"] >= len(columns)).any() or sorted(children) != list(range(1, len(inner))):
             raise ModelFileError("the tree's nodes do not form one tree over the model's features; export the model again")
-        return cls(kind, columns, nodes, float(content["p90_factor"]))
+        if (
+            not all((abs(nodes[name]) <= LARGEST_FACTOR).all() for name in ("p50_s", "p90_s"))
+            or not (nodes["error_log"] >= 0).all()
+        ):
+            raise ModelFileError("the tree's answers are not seconds and errors; export the model again")
+        return cls(kind, columns, nodes, require_factor(content["p90_factor"]))
 
 
 @dataclass(frozen=True)
@@ -191,7 +205,7 @@ class Gbdt:
         for name, booster in (("p50.txt", p50), ("p90.txt", p90)):
             if booster.names != columns:
                 raise ModelFileError(f"{name}: its features are not the model's in name and order; export the model again")
-        return cls(kind, columns, p50, p90, float(content["p90_factor"]))
+        return cls(kind, columns, p50, p90, require_factor(content["p90_factor"]))
 
 
 #: Which rule reads which kind. A later predictor adds its line here and in kinds.py.
@@ -268,7 +282,11 @@ def load_scorer(folder: Path, feature_version: str | None = None) -> Scorer:
     if content.get("format") != FORMAT:
         raise ModelFileError(f"{folder}: model format {content.get('format')!r}, this version reads {FORMAT}; train again")
     checksum = content.pop("checksum", None)
-    if checksum != _sha256(_canonical(content)):
+    try:
+        is_whole = checksum == _sha256(_canonical(content))
+    except (ValueError, RecursionError) as error:  # Python reads NaN and 1e999, which are no numbers of JSON
+        raise ModelFileError(f"{folder / 'model.json'}: not a model's JSON ({error}); copy or train the model again") from error
+    if not is_whole:
         raise ModelFileError(f"{folder / 'model.json'}: the content does not match its checksum; copy or train the model again")
     if feature_version is not None and content.get("feature_version") != feature_version:
         raise ModelFileError(

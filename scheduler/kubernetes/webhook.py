@@ -33,6 +33,8 @@ from runcast.scheduler.options import Parser, seconds, whole
 
 LARGEST_REVIEW_BYTES = 4 << 20  # etcd's objects end at 1.5 MiB; a review holds the object once on CREATE, twice on UPDATE
 BODIES_AT_ONCE_BYTES = 16 << 20  # of all connections, finished or not
+VALUE_BYTES = 200  # that one value of JSON takes at most, once it is parsed
+PARSED_AT_ONCE_BYTES = 64 << 20  # of all reviews that are not answered yet; one of the API server's takes some 100 KiB
 CHUNK_BYTES = 64 << 10
 LARGEST_HEAD_BYTES = 16 << 10  # of one request's line and headers; the API server's have some hundred
 REQUEST_S = 5.0  # from the first byte awaited to the last answered; the API server gives up after one
@@ -43,7 +45,7 @@ _log = logging.getLogger("runcast.kubernetes")
 
 
 class BusyError(Exception):
-    """The bodies that are being received fill what is set aside for them."""
+    """The bodies that are being received, or the reviews that are being answered, fill what is set aside for them."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class Webhook(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], ask: Ask, tls: Tls | None, clock: Callable[[], float]) -> None:
         super().__init__(address, _Handler)
         self.ask, self.clock, self.tls = ask, clock, tls
-        self.parsing = threading.Lock()  # one body at a time: JSON takes many times its bytes
+        self.parsing = threading.Lock()  # one body at a time
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[str, float]] = {}  # peer, and the monotonic second at which it is cut off
-        self._bodies_bytes = 0
+        self._bodies_bytes = self._parsed_bytes = 0
         self._written = tls.written() if tls else ()
         self._context = tls.context() if tls else None
 
@@ -148,6 +150,23 @@ class Webhook(ThreadingHTTPServer):
         finally:
             self._count(-taken)
 
+    @contextmanager
+    def parsed(self, body: bytes) -> Iterator[Any]:
+        """Yield what a body says in JSON, counted while the block runs by what it may take; raises BusyError, ValueError."""
+        size = len(body) + VALUE_BYTES * (1 + sum(body.count(begin) for begin in (b",", b":", b"[", b"{")))
+        with self._lock:
+            if self._parsed_bytes + size > PARSED_AT_ONCE_BYTES:
+                raise BusyError
+            self._parsed_bytes += size
+        try:
+            with self.parsing:
+                review = json.loads(body)
+            yield review
+        finally:
+            review = None
+            with self._lock:
+                self._parsed_bytes -= size
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.info("connection from %s ended: %r", client_address, sys.exc_info()[1])
 
@@ -207,11 +226,10 @@ class _Handler(BaseHTTPRequestHandler):
         if len(length) > 15 or int(length) > LARGEST_REVIEW_BYTES:
             return self._send(413, {"error": f"expected a Content-Length up to {LARGEST_REVIEW_BYTES}"})
         try:
-            with self.server.body(self._body_file, int(length)) as body, self.server.parsing:
-                review = json.loads(body)
-            content = answer(review, self.server.ask, self.server.clock())
+            with self.server.body(self._body_file, int(length)) as body, self.server.parsed(body) as review:
+                content = answer(review, self.server.ask, self.server.clock())
         except BusyError:
-            return self._send(503, {"error": "too many bodies at once"})
+            return self._send(503, {"error": "too much at once"})
         except (ValueError, RecursionError, ReviewError) as error:
             return self._send(400, {"error": str(error)[:200]})
         self.close_connection = self.headers.get("Connection", "").lower() == "close"

@@ -158,6 +158,31 @@ def sent_quietly(connection: socket, request: bytes) -> None:
         connection.recv(1)
 
 
+def attack_with_answers_that_nobody_reads(world: World) -> None:
+    """Every connection asks for batches, in advance, and reads none of the answers."""
+    world.bundle()
+    service = world.start("--socket-mode", "666")
+    service.post("/v1/predict", JOB)
+    before_mib = service.resident_mib()
+    body = json.dumps([{"submit_time": CUT_S}] * 1000).encode()
+    request = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    open_ = [connected(service.socket, NOBODY - at % 9) for at in range(60 * world.size)]
+    for connection in open_:
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.send(request * 3)
+    peak_mib, until_s = 0.0, time.monotonic() + 4
+    while time.monotonic() < until_s:
+        assert seconds_of(lambda: service.post("/v1/predict", JOB)) < 2
+        peak_mib = max(peak_mib, service.resident_mib())
+        time.sleep(0.1)
+    grown_mib = peak_mib - before_mib
+    print(f"{grown_mib:.0f} MiB of memory")
+    assert grown_mib < 2 * MOST_MIB, f"{grown_mib:.0f} MiB of memory"
+    for connection in open_:
+        connection.close()
+
+
 def attack_with_large_bodies(world: World) -> None:
     """Many unfinished bodies of the largest size, of one account, leave memory and other accounts alone."""
     world.bundle()

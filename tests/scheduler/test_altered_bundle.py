@@ -59,6 +59,19 @@ def _set(*path_and_value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _margin(**changed: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["model"]["margin"].update(changed)
+
+
+def _of_nodes(name: str, value: float) -> Callable[[dict[str, Any]], None]:
+    """Of the tree's last node, which few jobs come to."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["model"]["nodes"][name][-1] = value
+
+    return change
+
+
 @pytest.fixture
 def gbdt(make_bundle: Callable[..., Path], tmp_path: Path) -> Path:
     return make_bundle(tmp_path, "gbdt")
@@ -92,6 +105,31 @@ def gbdt(make_bundle: Callable[..., Path], tmp_path: Path) -> Path:
         ("runcast", _set("model", "margin", "level", "high")),
         ("runcast", _set("model", "calibration", "score", "ab")),
         ("runcast", _set("columns", ["nearest_median_s"])),
+        ("runcast", _margin(size=10**12)),  # would remember every job there ever is
+        ("runcast", _margin(size=0)),
+        ("runcast", _margin(size=1.5)),
+        ("runcast", _margin(level="high", residuals=[0.1], owners=[None])),  # with fewer than 50, read once jobs have ended
+        ("runcast", _margin(level=-0.5)),
+        ("runcast", _margin(level=2.0)),
+        ("runcast", _margin(trained_log="x", residuals=[0.1], owners=[None])),
+        ("runcast", _margin(trained_log=-900.0)),
+        ("runcast", _margin(residuals=[0.1] * 60, owners=["user a"])),
+        ("runcast", _margin(residuals=[0.1], owners="a")),
+        ("runcast", _margin(residuals=[800.0] * 60, owners=[None] * 60)),
+        ("runcast", _margin(residuals=[float("nan")] * 60, owners=[None] * 60)),
+        ("runcast", _set("model", "calibration", {"score": [0.9, 0.1], "share": [0.1, 0.9]})),
+        ("runcast", _set("model", "calibration", {"score": [0.1, 0.9], "share": [-5, 9]})),
+        ("runcast", _set("model", "calibration", {"score": [0.1, 0.9], "share": [float("nan"), 1]})),
+        ("runcast", _set("model", "calibration", {"score": [0.1, 0.2], "share": [0.5]})),
+        ("runcast", _set("model", "calibration", {"score": [], "share": []})),
+        ("nearest_median", _set("model", "fallback_s", float("inf"))),
+        ("nearest_median", _set("model", "p90_factor", [1.5, 1e308])),  # finite for some jobs, for others not
+        ("nearest_median", _set("model", "fallback_s", -5)),
+        ("cart", _set("model", "p90_factor", -1)),
+        ("cart", _of_nodes("p50_s", -1e308)),
+        ("cart", _of_nodes("error_log", -1.0)),
+        ("gbdt", _set("model", "p90_factor", float("nan"))),
+        ("gbdt", _set("training", float("nan"))),
     ],
 )
 def test_altered_model_is_refused_with_a_named_error(

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import ClassVar
 
 import pytest
@@ -269,3 +271,19 @@ def certificate(folder: Path, name: str) -> tuple[str, str]:
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", paths[0], "-keyout", paths[1]]
     subprocess.run([*words, "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
     return paths
+
+
+def test_what_a_service_says_is_one_line_of_the_system_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line end in its message would begin a line that the service chose."""
+    esub = ModuleType("esub_runcast")
+    esub.__file__ = str(ESUB)
+    SourceFileLoader("esub_runcast", str(ESUB)).exec_module(esub)
+    lines: list[str] = []
+    monkeypatch.setattr(esub.syslog, "syslog", lambda _level, line: lines.append(line))
+
+    def refuse(_environment: object, _settings: object) -> None:
+        raise esub.NoEstimate("status 503: no\nesub: all is well\x1b[2J")
+
+    monkeypatch.setattr(esub, "estimate", refuse)
+    assert esub.main() == 0
+    assert [line.isprintable() for line in lines] == [True]

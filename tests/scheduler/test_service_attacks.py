@@ -18,6 +18,7 @@ from runcast.scheduler.bundle import make_current
 
 AS_ROOT = {
     "attack_by_asking_about_others",
+    "attack_with_answers_that_nobody_reads",
     "attack_with_large_bodies",
     "attack_with_bodies_that_grow_when_read",
     "attack_by_reporting_as_another_account",

@@ -1,6 +1,7 @@
 """The webhook's server over HTTPS: who is answered, what a client can hold, and the manifest that runs it."""
 
 import base64
+import copy
 import json
 import os
 import shutil
@@ -184,28 +185,56 @@ def connection(url: str, certificate: Path) -> Iterator[ssl.SSLSocket]:
 
 def test_unfinished_bodies_take_no_more_than_what_is_set_aside(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     """Thirty clients send all but the last byte of the largest body: 120 MiB, were they kept."""
+    with webhook_process(tmp_path / "s", certificate) as (url, pid), ExitStack() as clients:
+        before_kib = peak_kib(pid)
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGEST_REVIEW_BYTES}\r\n\r\n".encode()
+        for _ in range(30):
+            client = clients.enter_context(connection(url, certificate[0]))
+            try:
+                client.sendall(head + b" " * (LARGEST_REVIEW_BYTES - 1))
+            except OSError:
+                continue  # refused with 503 while it was sent
+        assert peak_kib(pid) - before_kib < 64 * 1024
+        time.sleep(server_module.REQUEST_S + 1)  # they are cut off, and what they held is free again
+        assert post(url, REVIEW, certificate[0])[0] == 200
+
+
+@pytest.mark.parametrize("piece", ["[]", '{"":0}', '{"":' * 50 + "0" + "}" * 50])
+def test_a_review_of_very_many_small_values_takes_no_more_than_what_is_set_aside(
+    tmp_path: Path, certificate: tuple[Path, Path], piece: str
+) -> None:
+    """Four MiB of JSON that become 90 to 150 MiB once parsed; the pod has 256."""
+    many = ",".join([piece] * ((LARGEST_REVIEW_BYTES - 10_000) // (len(piece) + 1)))
+    body = json.dumps(POD).removesuffix("}") + f', "x": [{many}]}}'
+    with webhook_process(tmp_path / "s", certificate) as (url, pid):
+        before_kib = peak_kib(pid)
+        assert post(url, body.encode(), certificate[0])[0] == 503
+        assert peak_kib(pid) - before_kib < 32 * 1024
+        assert post(url, REVIEW, certificate[0])[0] == 200
+
+
+def test_a_review_of_the_largest_object_that_a_cluster_holds_is_answered(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    """1.5 MiB, an annotation for each 40 bytes: 40,000 values."""
+    review = copy.deepcopy(POD)
+    review["request"]["object"]["metadata"]["labels"] = {f"label-{n:012d}": "value-of-label" for n in range(39_000)}
+    with answering(tmp_path / "s"), webhook(tmp_path / "s", certificate) as url:
+        assert post(url, json.dumps(review).encode(), certificate[0])[0] == 200
+
+
+@contextmanager
+def webhook_process(service: Path, certificate: tuple[Path, Path]) -> Iterator[tuple[str, int]]:
+    """Serve in a process of its own on a free port of loopback; yield the address and the process's number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "runcast.scheduler.kubernetes.webhook", "--port", str(port), "--socket", str(tmp_path / "s"),
+    command = [sys.executable, "-m", "runcast.scheduler.kubernetes.webhook", "--port", str(port), "--socket", str(service),
                "--cert", str(certificate[0]), "--key", str(certificate[1])]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process, ExitStack() as clients:
+    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process:
         try:
-            url = f"https://127.0.0.1:{port}"
-            wait_for(url, certificate[0])
-            before_kib = peak_kib(process.pid)
-            head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGEST_REVIEW_BYTES}\r\n\r\n".encode()
-            for _ in range(30):
-                client = clients.enter_context(connection(url, certificate[0]))
-                try:
-                    client.sendall(head + b" " * (LARGEST_REVIEW_BYTES - 1))
-                except OSError:
-                    continue  # refused with 503 while it was sent
-            assert peak_kib(process.pid) - before_kib < 64 * 1024
-            time.sleep(server_module.REQUEST_S + 1)  # they are cut off, and what they held is free again
-            assert post(url, REVIEW, certificate[0])[0] == 200
+            wait_for(f"https://127.0.0.1:{port}", certificate[0])
+            yield f"https://127.0.0.1:{port}", process.pid
         finally:
             process.terminate()
             process.wait(10)

@@ -11,7 +11,7 @@ import pytest
 from answering import FORECAST, answering
 from test_pending import EXPECTED, V22
 
-from runcast.scheduler.client import Client, ServiceError
+from runcast.scheduler.client import Client, ServiceError, _read_answer
 from runcast.scheduler.slurm.commands import SlurmCommandError
 from runcast.scheduler.slurm.memory import MemoryFileError, held
 from runcast.scheduler.slurm.scorer import (
@@ -256,6 +256,39 @@ def test_without_a_usable_answer_nothing_is_changed(tmp_path: Path, queue: Queue
         with pytest.raises(ServiceError, match=reason):
             score(memory, Client(tmp_path / "s", 0.3), queue, CHOICE, Limits(), gpus_tracked=False)
     assert queue.commands == []
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"confidence": 10**400},
+        {"confidence": float("nan")},
+        {"confidence": True},
+        {"n_history": 10**4000},
+        {"n_history": True},
+        {"source": "x\n"},
+        {"model_version": "\x1b[2J; Comment=mine"},
+        {"model_version": "m" * 10_000},
+        {"model_version": ["x"]},
+    ],
+)
+def test_of_a_service_that_answers_oddly_only_the_forecast_is_written(tmp_path: Path, queue: Queue, odd: dict[str, Any]) -> None:
+    with answering(tmp_path / "s") as service, held(tmp_path / "m.json") as memory:
+        service.forecasts = {job["name"]: odd for job in queue.jobs.values()}
+        assert score(memory, Client(tmp_path / "s", 5.0), queue, CHOICE, Limits(), gpus_tracked=False).changed == 3
+    notes = [job["admin_comment"] for job in queue.jobs.values()]
+    words = {"confidence": "confidence=", "n_history": " n=", "source": "source=", "model_version": "model="}
+    assert all(words[name] not in note for name in odd for note in notes)
+
+
+@pytest.mark.attack
+def test_a_service_that_refuses_writes_no_line_of_a_log(tmp_path: Path) -> None:
+    """A line end in its message would begin a line of the scorer's log that the service chose."""
+    answer = json.dumps({"error": {"message": "no\nscorer: all is well\x1b[2J"}}).encode()
+    with pytest.raises(ServiceError) as refused:
+        _read_answer(422, answer)
+    assert str(refused.value).isprintable()
 
 
 def test_one_job_that_the_service_refuses_does_not_cost_the_others(tmp_path: Path, queue: Queue) -> None:
