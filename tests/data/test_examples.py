@@ -24,7 +24,7 @@ def cobalt(job: int, status: int = 0, args: str = "", end: float = T0 + 1860.5) 
 
 
 def load(path: Path) -> tuple[list[dict[str, Any]], list[Batch]]:
-    batches = list(read(path, read_cluster(EXAMPLES / "cobalt.yaml")))
+    batches = list(read(path, read_cluster(EXAMPLES.parent / "formats" / "cobalt.yaml")))
     return pa.concat_tables([batch.jobs for batch in batches]).to_pylist(), batches
 
 

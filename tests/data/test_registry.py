@@ -122,7 +122,7 @@ def test_files_are_read_one_after_the_other(tmp_path: Path, settings: Settings) 
 
 
 def test_every_cluster_file_that_is_shipped_can_be_read_and_has_fitting_options() -> None:
-    files = sorted([*EXAMPLES.parent.glob("*.yaml"), *EXAMPLES.glob("*.yaml")])
+    files = sorted(EXAMPLES.parent.rglob("*.yaml"))
     shipped = [
         (path, read_cluster(path)) for path in files if "${RUNCAST_" in path.read_text()
     ]  # the others are the operator's own
