@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from runcast import night, records
+from runcast.cli import _result
 from runcast.data.errors import QualityStop
 from runcast.data.settings import read_settings
 from runcast.front_page import write_front_page
 from runcast.scheduler.bundle import Manifest, make_current, write_bundle
-from runcast.show import ingest_lines, night_rows, stage_line, status_rows, status_table
+from runcast.show import ingest_lines, live_lines, night_rows, stage_line, status_rows, status_table
 from runcast.show_clusters import clusters_table
 from runcast.show_nights import last_nights, nights_history
 
@@ -432,3 +433,28 @@ def test_a_night_names_its_warnings_as_it_runs_and_in_the_table() -> None:
     named = "mem_mib_moved: expected as before; found 0.7 of jobs"
     text = shown(status_table([row(warnings=[named]), row(model="cart", warnings=[named])]), 120)
     assert text.count(f"demo_slurm, warning: {named}") == 1
+
+
+#: Closes a tag of rich's that was never opened, clears the screen, turns the line round.
+HOSTILE = "v[/x][bold]" + chr(27) + "[2J" + chr(0x202E)
+
+
+@pytest.mark.attack
+def test_a_version_that_the_service_wrote_is_shown_and_not_acted_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """The service's account writes the lines that live accuracy is read from; another account looks at it."""
+    numbers = {"jobs": 1, "error_factor": 1.5, "within_25": 1.0, "p90_coverage": 1.0}
+    record = {
+        "cluster": "venus", "day": "2026-06-29", "jobs": 2, "answered": 2, "unanswered_share": 0.0, "late": 0, "before_log": 0,
+        "all": numbers, "by_model_version": {HOSTILE: numbers, "other": numbers}, "served": {"rejected": 0},
+    }  # fmt: skip
+    _result(record, False, live_lines(record))
+    said = capsys.readouterr().out
+    assert "v[/x][bold]\\x1b[2J\\u202e: 1 forecasts" in said
+    assert all(c.isprintable() or c == "\n" for c in said)
+
+
+@pytest.mark.attack
+def test_status_acts_on_no_name_of_a_group_that_drifts() -> None:
+    said = shown(status_table([row(drifting=[f"group {HOSTILE} is new"])]), 120)
+    assert "v[/x][bold]" in said
+    assert all(c.isprintable() or c == "\n" for c in said)

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 from typer.exceptions import TyperException
 
 from runcast import night, records, rounds, show
@@ -338,7 +339,7 @@ def nightly(
         with _progress(f"{cluster}, night of {day}: {stage.title}", as_json):
             records[stage.name] = night.run_stage(stage.name, cluster, day)
         if not as_json:
-            out.print(show.stage_line(records[stage.name]), soft_wrap=True)
+            _result({}, False, show.stage_line(records[stage.name]))
     _result_without(night.failures_of_fits(cluster, day), records, as_json, show.nights_table(settings, [cluster], day))
 
 
@@ -640,7 +641,8 @@ def _result(value: Any, as_json: bool, shown: Any) -> None:
     if as_json:
         print_json(value)
     else:
-        out.print(shown, soft_wrap=isinstance(shown, str))
+        is_text = isinstance(shown, str)  # names stand in it: no markup is read
+        out.print(Text(show.plain(shown, keep="\n")) if is_text else shown, soft_wrap=is_text)
 
 
 def _result_without(failures: Iterable[str | None], value: dict[str, Any], as_json: bool, shown: Any) -> None:

@@ -422,7 +422,7 @@ def status_table(rows: Sequence[Record]) -> Group:
         *warned,
         *changes,
     )
-    return Group(table, *[Text(line) for line in told])
+    return Group(table, *[Text(plain(line, keep="\n")) for line in told])
 
 
 def _serves_line(row: Record) -> str:
