@@ -8,6 +8,8 @@ from typing import Any, Self
 from runcast.features.matrix import OPEN_US
 from runcast.features.slots import Places, SlotStore
 
+MOST_WHOLE = 2**62
+
 
 @dataclass
 class OpenJob:
@@ -29,8 +31,16 @@ class OpenJob:
         cls, slots: Places, start_us: Any, gpu_units: Any, cpu_units: Any, runaway_us: Any = None, is_runaway: Any = False
     ) -> Self:
         """Return the job of `to_json`; one kept by a version that did not know of runaways never becomes one."""
-        start_us, runaway_us = (None if us is None else int(us) for us in (start_us, runaway_us))
-        return cls(slots, start_us, int(gpu_units), int(cpu_units), runaway_us, bool(is_runaway))
+        start_us, runaway_us = (None if us is None else whole(us) for us in (start_us, runaway_us))
+        return cls(slots, start_us, whole(gpu_units), whole(cpu_units), runaway_us, bool(is_runaway))
+
+
+def whole(value: Any) -> int:
+    """Return a whole number of a file; raises OverflowError where a difference of two such would fit no array."""
+    number = int(value)
+    if abs(number) > MOST_WHOLE:
+        raise OverflowError(f"expected at most 2^62 either way, found {number}")
+    return number
 
 
 @dataclass

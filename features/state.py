@@ -37,7 +37,7 @@ from runcast.features.levels import (
     own_runs,
 )
 from runcast.features.one_job import Job, JobReader, Request, over, per_node, units
-from runcast.features.open_jobs import Known, OpenJob, Runaways
+from runcast.features.open_jobs import Known, OpenJob, Runaways, whole
 from runcast.features.runaways import LONGEST_US, runs_at_most_us
 from runcast.features.slots import COLUMN, NO_KEY, READY, RUNS, STARTS, SUBMIT_1, TIMES, EndedRun, Places, SlotStore
 from runcast.features.state_file import read_arrays, write_arrays
@@ -376,7 +376,7 @@ class State:
         opened = {str(key): OpenJob.of_json(places, *values) for (key, *values), places in zip(meta["open"], slots, strict=True)}
         store, ended = SlotStore.from_arrays(arrays), dict.fromkeys(arrays["ended"].tolist())
         gpus, cpus = map(float, meta["most_per_node"])
-        load = [int(units) for units in meta["load"]]
+        load = [whole(units) for units in meta["load"]]
         if len(load) != len(Known.nothing().load):
             raise ValueError(f"load: expected {len(Known.nothing().load)} numbers, found {len(load)}")
         state = cls(
@@ -385,12 +385,12 @@ class State:
         for told, (time_us, kind, runtime_s, outcome, *event) in enumerate(meta["pending"]):
             key, submit_us, start_us, keys, gpu_units, cpu_units, gpus_per_node, cpus_per_node, limit_s, *longest_us = event
             about = _Told(
-                str(key), int(submit_us), None if start_us is None else int(start_us), np.array(keys, np.uint64).reshape(-1),
-                int(gpu_units), int(cpu_units), float(gpus_per_node), float(cpus_per_node), float(limit_s), *map(int, longest_us),
+                str(key), whole(submit_us), None if start_us is None else whole(start_us), np.array(keys, np.uint64).reshape(-1),
+                whole(gpu_units), whole(cpu_units), float(gpus_per_node), float(cpus_per_node), float(limit_s), *map(int, longest_us),
             )  # fmt: skip
             if kind not in (_SUBMITTED, _STARTED, _ENDED) or len(about.keys) > len(LEVELS):
                 raise ValueError(f"pending: event {told} of kind {kind!r} with {len(about.keys)} keys")
-            state._pending.append((int(time_us), kind, float(runtime_s), int(outcome), told, about))
+            state._pending.append((whole(time_us), kind, float(runtime_s), int(outcome), told, about))
         state._told = len(state._pending)
         return state
 

@@ -153,6 +153,18 @@ def test_tree_that_points_out_of_range_is_refused(gbdt: Path, now: datetime) -> 
         Predictor.load(gbdt, now=now)
 
 
+@pytest.mark.parametrize("field", range(1, 4))
+def test_open_job_of_a_number_beyond_any_clock_is_refused(gbdt: Path, now: datetime, field: int) -> None:
+    """It was read, and later jobs beside it could not be answered."""
+    arrays = dict(np.load(gbdt / "state.npz"))
+    meta = json.loads(arrays["meta"].tobytes())
+    meta["open"][0][field] = 10**30
+    np.savez(gbdt / "state.npz", **{**arrays, "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)})
+    _seal(gbdt)
+    with pytest.raises(RuncastError, match=r"state\.npz: not a feature state"):
+        Predictor.load(gbdt, now=now)
+
+
 def test_files_outside_the_bundle_are_not_read(gbdt: Path, now: datetime) -> None:
     _alter_model(gbdt, _set("files", "../../secret", "0" * 64))
     with pytest.raises(ModelFileError, match="is not the name of a file beside it"):
