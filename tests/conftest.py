@@ -26,6 +26,9 @@ settings.register_profile("runcast", deadline=None, derandomize=True, suppress_h
 settings.load_profile("runcast")
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; what the tests start must take an interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _UMASK = os.umask(0)
 os.umask(_UMASK)
 
