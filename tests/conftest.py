@@ -42,6 +42,23 @@ def own_umask() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def swf_log() -> Callable[..., str]:
+    """Make the text of a log from 2026-01-01 on: four users, each with runtimes of her own, a job every so many seconds."""
+    import numpy as np
+
+    def make(*, jobs: int, every_s: int, seed: int) -> str:
+        draw = np.random.default_rng(seed)
+        lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
+        for number in range(jobs):
+            user = int(draw.integers(1, 5))
+            ran_s = 100 * user + int(draw.integers(0, 20))
+            lines.append(f"{number + 1} {number * every_s} 3 {ran_s} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1")
+        return "\n".join(lines) + "\n"
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real logs, laid out as the cluster files expect; tests that ask for it are skipped where it is not named."""
     named = os.environ.get("RUNCAST_TRACES")

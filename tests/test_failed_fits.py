@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -27,16 +26,9 @@ MEMORY = "gbdt: the fit was killed by signal 9 (SIGKILL): by the kernel for want
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swf_log: Callable[..., str]) -> Callable[..., Result]:
     """A home with the good night of 10 January, in which every kind became champion; returns what runs a command in it."""
-    draw = np.random.default_rng(3)
-    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
-    for number in range(1200):
-        user = int(draw.integers(1, 5))
-        lines.append(
-            f"{number + 1} {number * 800} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
-        )
-    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    (tmp_path / "log.swf").write_text(swf_log(jobs=1200, every_s=800, seed=3))
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "small.yaml").write_text(CLUSTER % (tmp_path / "log.swf"))
     monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))

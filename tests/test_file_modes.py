@@ -4,9 +4,9 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from runcast.data.files import keep_from_others
@@ -23,17 +23,10 @@ GROUP = 60_001  # of the service that reads bundles; no account has it
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, swf_log: Callable[..., str]) -> Path:
     """The home after a night, run as a person runs it, under the usual mask of 022."""
     folder = tmp_path_factory.mktemp("modes")
-    draw = np.random.default_rng(11)
-    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
-    for number in range(800):
-        user = int(draw.integers(1, 5))
-        lines.append(
-            f"{number + 1} {number * 1080} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
-        )
-    (folder / "log.swf").write_text("\n".join(lines) + "\n")
+    (folder / "log.swf").write_text(swf_log(jobs=800, every_s=1080, seed=11))
     (folder / "clusters").mkdir()
     (folder / "clusters" / "tiny.yaml").write_text(CLUSTER % (folder / "log.swf"))
     (folder / "var" / "bundles").mkdir(parents=True)

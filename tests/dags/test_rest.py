@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 
 from runcast.data.lake import Lake
@@ -45,17 +44,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clusters(tmp_path_factory: pytest.TempPathFactory, swf_log: Callable[..., str]) -> Path:
     """One cluster file, and its made-up log of 500 jobs over ten days."""
     folder = tmp_path_factory.mktemp("clusters")
-    draw = np.random.default_rng(5)
-    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
-    for number in range(500):
-        user = int(draw.integers(1, 5))
-        lines.append(
-            f"{number + 1} {number * 1728} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
-        )
-    (folder / "log.swf").write_text("\n".join(lines) + "\n")
+    (folder / "log.swf").write_text(swf_log(jobs=500, every_s=1728, seed=5))
     (folder / "tiny.yaml").write_text(CLUSTER % (folder / "log.swf"))
     return folder
 

@@ -3,7 +3,6 @@
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from runcast.data.settings import read_settings
@@ -24,18 +23,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture
-def dags(airflow_home, tmp_path, monkeypatch):
+def dags(airflow_home, tmp_path, monkeypatch, swf_log):
     """Write a made-up log of 800 jobs over ten days and return the DAGs of its cluster by name."""
     from airflow.dag_processing.dagbag import DagBag
 
-    draw = np.random.default_rng(11)
-    lines = ["; UnixStartTime: 1767225600"]  # 2026-01-01 00:00 UTC
-    for number in range(800):
-        user = int(draw.integers(1, 5))
-        lines.append(
-            f"{number + 1} {number * 1080} 3 {100 * user + int(draw.integers(0, 20))} 4 -1 -1 4 7200 -1 1 {user} 1 1 1 1 -1 -1"
-        )
-    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    (tmp_path / "log.swf").write_text(swf_log(jobs=800, every_s=1080, seed=11))
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "tiny.yaml").write_text(CLUSTER % (tmp_path / "log.swf"))
     monkeypatch.setenv("RUNCAST_HOME", str(tmp_path / "var"))
